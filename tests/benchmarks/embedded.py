@@ -60,6 +60,8 @@ def set_up(url: str) -> None:
     settings.INSTALLED_APPS += ["guardian"]
     settings.AUTHENTICATION_BACKENDS += ["guardian.backends.ObjectPermissionBackend"]
     settings.ANONYMOUS_USER_NAME = None
+    if url.startswith("postgres"):
+        settings.DATABASES["default"]["OPTIONS"] = {"prepare_threshold": 2}
     django.setup()
 
 

@@ -3,6 +3,7 @@
 import io
 import os
 import re
+import time
 from contextlib import contextmanager
 from html import unescape
 from pathlib import Path
@@ -47,9 +48,7 @@ from localsql.django.bindings import registry
 from localsql.django.project import findings, migrated
 from localsql.django.testing import Authorized
 from policy.errors import AuthzError
-from policy.language.source import Source
-from policy.models import PolicyVersion
-from policy.rules import compile_source
+from policy.models import Environment, PolicyVersion
 
 engine_only = skipIf(settings.AUTHZ.get("URL"), "about the project's own engine")
 
@@ -132,6 +131,66 @@ class Checks(World, TestCase):
         authorize(self.ann, "edit", self.plan)
         with self.assertNumQueries(0):  # by the driver itself, without a cursor of Django's
             authorize(self.ann, "edit", self.plan)
+
+
+@engine_only
+class RepeatedChecks(World, TestCase):
+    """The statement of one check is that of the next one with the same types and action."""
+
+    def test_it_is_not_looked_for_again(self):
+        assert authorize(self.ann, "edit", self.plan)
+        with patch.object(asking.ask, "answer", side_effect=AssertionError):
+            assert authorize(self.ann, "edit", self.plan) and authorize(("User", self.ann.pk), "edit", self.plan)
+            assert not authorize(self.ann, "edit", self.old) and not authorize(self.eve, "edit", self.plan)
+            assert not authorize(AnonymousUser(), "edit", self.plan)
+
+    def test_another_policy(self):
+        for permission in ("", 'has_permission(_: User, "edit", d: Document) if is_archived(d);', ""):
+            self.policy(f'actor User {{}} resource Document {{ permissions = ["edit"]; }} {permission}')
+            for _ in range(3):
+                assert authorize(self.ben, "edit", self.old) == bool(permission)
+                assert not authorize(self.ben, "edit", self.plan)
+
+    def test_other_bindings(self):
+        bindings = list(registry.bindings)
+        for _ in range(2):
+            assert not authorize(self.ben, "read", self.secret)
+        bind("is_public(Document:_)", Document.objects.values_list("pk"))
+        try:
+            assert authorize(self.ben, "read", self.secret) and authorize(self.ben, "read", self.secret)
+        finally:
+            registry.bindings[:], registry.version = bindings, registry.version + 1
+        assert not authorize(self.ben, "read", self.secret)
+
+    def test_an_actor_that_is_the_resource(self):
+        self.policy('actor User { permissions = ["edit"]; } has_permission(u: User, "edit", u: User);')
+        for _ in range(2):
+            assert authorize(self.ann, "edit", self.ann) and authorize(self.ben, "edit", self.ben)
+            assert not authorize(self.ann, "edit", self.ben) and not authorize(self.ben, "edit", self.ann)
+
+    def test_new_kinds_of_facts_that_are_rolled_back(self):
+        for _ in range(3):
+            assert not authorize(self.ben, "edit", self.secret)
+            with self.assertRaises(ZeroDivisionError), transaction.atomic():
+                facts.insert(("has_role", self.ben, "editor", self.other))
+                assert authorize(self.ben, "edit", self.secret) and authorize(self.ben, "edit", self.secret)
+                raise ZeroDivisionError
+
+    def test_another_environment(self):
+        facts.insert(("has_role", self.ben, "viewer", self.other))
+        assert authorize(self.ben, "read", self.secret)
+        Environment.objects.create(slug="another", name="Another")
+        with override_settings(AUTHZ={**settings.AUTHZ, "ENVIRONMENT": "another"}):
+            assert not authorize(self.ben, "read", self.secret) and not authorize(self.ben, "read", self.secret)
+        assert authorize(self.ben, "read", self.secret)
+
+    def test_facts_expire_between_two(self):
+        until = timezone.now() + timezone.timedelta(seconds=1)
+        facts.insert(("has_role", self.ben, "viewer", self.other), until=until)
+        authorize(self.ben, "read", self.secret)
+        while timezone.now() <= until + timezone.timedelta(seconds=0.1):
+            time.sleep(0.1)
+        assert not authorize(self.ben, "read", self.secret)
 
 
 class StoredFacts(World, TestCase):
@@ -428,22 +487,26 @@ class Page(World, TestCase):
         settings_of_samples = []
         kept = list(registry.bindings)
         blocks = re.findall(r"^```(\w+)\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+        registry.bindings.clear()  # only those of the page are to count
+        (policy,) = (text for language, text in blocks if language == "polar")
+        self.policy(policy)
         for language, text in blocks:
             if language == "python":
                 with patch.dict(os.environ, AUTHZ_KEY="a key"):
                     exec(text, names)
                 settings_of_samples.append(names.pop("AUTHZ", {}))
-            elif language == "polar":
-                compile_source(Source(text))
             elif language == "django":
                 assert "Edit" in Template(text).render(Context({"user": self.ann, "document": self.plan}))
-        assert len(registry.bindings) == len(kept) + 5
-        registry.bindings[:], registry.version = kept, registry.version + 1
+        assert len(registry.bindings) == 8
+        if not settings.AUTHZ.get("URL"):
+            with _policy_file(policy):
+                assert [each.msg for each in findings(None)] == []
         assert [each for each in settings_of_samples if each] == [
             {"POLICY": settings.BASE_DIR / "policy.polar"}, {"URL": "https://authz.example.org", "KEY": "a key"},
         ]  # fmt: skip
         assert set(names["DocumentForm"](self.ann).fields["folder"].queryset) == {self.top, self.inner}
         names["Access"]("test_viewers_read").test_viewers_read()
+        registry.bindings[:], registry.version = kept, registry.version + 1
 
 
 class OtherApps(World, TestCase):
