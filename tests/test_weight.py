@@ -30,20 +30,20 @@ TWO_MEANINGS = {
     "Rule", "SQLite", "Signature", "Term", "Test", "Var",
 }  # fmt: skip
 LIMITS = {
-    "lines": 69_300,
-    "files": 270,
-    "lines with imports": 4_140,
+    "lines": 74_120,
+    "files": 289,
+    "lines with imports": 4_541,
     "files with `FROM authz_fact`": 2,
     "files that start threads": 1,
     "loops while the policy changes": 1,
     "lines of golden files": 4_862,
     "benchmark programs": 11,
     "files for a question": 14,
-    "files for a batch": 15,
+    "files for a batch": 17,
     "files for a policy": 48,
-    "commands": 34,
-    "settings": 41,
-    "environment variables": 30,
+    "commands": 36,
+    "settings": 48,
+    "environment variables": 35,
 }
 POLICY = """
 actor User {}

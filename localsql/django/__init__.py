@@ -25,7 +25,7 @@ _PLACES = {
     **dict.fromkeys(("Permitted", "PermittedFilter"), "rest"),
 }
 _ASKING = ("actions", "authorize", "explain", "facts")
-_INNER = ("Condition", "publish_policy")
+_INNER = ("condition_type", "publish_policy")
 
 __all__ = [*_PLACES, *_ASKING, "bind", "type_of"]
 

@@ -379,4 +379,4 @@ def publish_policy(text: str) -> Callable[[], object]:
     return lambda: None
 
 
-Condition = PermittedCondition
+condition_type = PermittedCondition

@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 
 from django.db.models import Field, Model, QuerySet
 
-BoundRows = QuerySet[Any, Any] | Callable[[], QuerySet[Any, Any]]
+BindingRows = QuerySet[Any, Any] | Callable[[], QuerySet[Any, Any]]
 
 
 class ModelBinding(NamedTuple):
     """The rows of a queryset as facts; `place` is the line that says so."""
 
     text: str
-    rows: BoundRows
+    rows: BindingRows
     place: str
 
     @property
@@ -48,7 +48,7 @@ class Registry:
 registry = Registry()
 
 
-def bind(fact: str, rows: BoundRows) -> None:
+def bind(fact: str, rows: BindingRows) -> None:
     """Let the rows of a queryset be facts, in addition to those that are stored.
 
         bind("has_relation(Document:_, folder, Folder:_)", Document.objects.values_list("pk", "folder_id"))

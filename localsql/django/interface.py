@@ -38,7 +38,7 @@ def permitted(user: object, action: str, model: type[Model], column: str | None 
 
     The row is the object itself or, with `column`, has its key there, as a foreign key.
     """
-    condition: AccessCondition = authz.Condition(
+    condition: AccessCondition = authz.condition_type(
         column or registry.type_of(model).column, action, model, value_of(user), None
     )
     return condition
@@ -46,7 +46,7 @@ def permitted(user: object, action: str, model: type[Model], column: str | None 
 
 def permitted_actors(model: type[Model], action: str, resource: object) -> AccessCondition:
     """Return the condition that the model's object may perform the action on the resource."""
-    condition: AccessCondition = authz.Condition(
+    condition: AccessCondition = authz.condition_type(
         registry.type_of(model).column, action, model, None, value_of(resource)
     )
     return condition

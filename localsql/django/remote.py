@@ -267,7 +267,7 @@ class RemoteCondition(AccessCondition):
         return f"({sql.replace(mark, shown).replace('%', '%%')})", ()
 
 
-Condition = RemoteCondition
+condition_type = RemoteCondition
 
 
 def explain(user: object, action: str, resource: object) -> Explained:

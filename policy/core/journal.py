@@ -323,11 +323,11 @@ def _turn_on_server(cursor: CursorWrapper, environment_id: int, limit: float, of
         raise
 
 
-Statement = tuple[str, Sequence[object]]  # with its parameters
+SqlWithValues = tuple[str, Sequence[object]]  # with its parameters
 Results = list[list[tuple[Any, ...]]]  # the rows of each statement
 
 
-def try_turn(environment_id: int, turn: WriterTurn) -> Statement:
+def try_turn(environment_id: int, turn: WriterTurn) -> SqlWithValues:
     """Return the statement that takes a turn with this moment, unless another writer has the turn.
 
     Nor does it if the policy or the mark of expiries is not this turn's any more. It claims no offset.
@@ -345,7 +345,7 @@ def can_pipeline() -> bool:
     return connection.vendor == "postgresql" and connection.Database.Pipeline.is_supported()  # type: ignore[attr-defined]
 
 
-def in_one_trip(statements: Sequence[Statement]) -> Results | None:
+def in_one_trip(statements: Sequence[SqlWithValues]) -> Results | None:
     """Run statements as one transaction in one round trip to PostgreSQL, which gives each a snapshot of its own.
 
     If a transaction has begun, this commits it. Return the rows of each statement, as texts; None if one failed, and so
@@ -388,7 +388,7 @@ class StatementForgotten(Exception):
     """A prepared statement does not exist any more: the transaction can be retried."""
 
 
-def _send(raw: Any, statements: Sequence[Statement], has_begun: bool) -> None:
+def _send(raw: Any, statements: Sequence[SqlWithValues], has_begun: bool) -> None:
     """Send the statements, after what is prepared for the first time. Without BEGIN, all is one transaction, too."""
     written = [[None if value is None else str(value).encode() for value in values] for _, values in statements]
     names = _prepared.setdefault(raw, {})
