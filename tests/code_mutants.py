@@ -2,7 +2,7 @@
 
     python -m tests.code_mutants                              # the hand-picked changes and those derived by seed 1
     python -m tests.code_mutants --only facts/ --list         # what would be changed
-    python -m tests.code_mutants --skip 40 --most 20 --results /tmp/mutants.jsonl
+    python -m tests.code_mutants --skip 40 --most 20 --results mutants.jsonl
 
 Each change is made in a copy of the checkout, whose tests run until the first failure: those over SQLite first, then
 those over PostgreSQL. Prints who found each change, and at the end those that nobody found. `run_mutations` of

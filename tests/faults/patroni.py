@@ -195,12 +195,12 @@ def missing_programs() -> list[str]:
 
 
 def program(identity: dict) -> list[str]:
-    """Return a Python that this user may run, of the version of this one, whose packages it takes."""
+    """Return a Python that this user may run, of the version of this one. It takes this one's packages, not its own."""
     version = f"import sys; sys.exit(sys.version_info[:2] != {tuple(sys.version_info[:2])})"
     for python in (sys.executable, "/usr/bin/python3"):
         with suppress(OSError):
             if subprocess.run([python, "-c", version], cwd="/", capture_output=True, **identity).returncode == 0:
-                return [python]
+                return [python, "-S"]
     raise RuntimeError(f"the user that runs PostgreSQL cannot run a Python {sys.version_info[0]}.{sys.version_info[1]}")
 
 
