@@ -196,7 +196,8 @@ class RecordedResults:
         """Return `9 of 10 rules`; "" if unknown."""
         if self.rules is None or self.exercised_rules is None:
             return ""
-        return f"{self.exercised_rules:,} of {self.rules:,} rules" if self.rules else "no rules"
+        kind = "rule" if self.rules == 1 else "rules"
+        return f"{self.exercised_rules:,} of {self.rules:,} {kind}" if self.rules else "no rules"
 
     @property
     def percent(self) -> int | None:
