@@ -60,9 +60,14 @@ NOT_RUN = {  # lines of shell without what they remark, and why
     "export DATABASE_URL=postgres://authz:password@db.example.org/authz": "there is no such machine",
     "export SECRET_KEY=…": "it goes with that machine",
     "authz serve --port 8080 --workers 4": "likewise",
+    "export DATABASE_URL=sqlite:////var/lib/authz/copy.sqlite3": "the folder is another machine's",
+    "authz serve --follow https://authz.example.org --key @edge.key --stale-after 30s": "there is no such machine",
     'pip install -e ".[test]" && pytest': "this is that run",
     'pip install "authz-project[editor]"': "the environment of this run has it",
     'pip install "authz-project[otel]"': "likewise",
+    'pip install "authz-project[scim]"': "likewise",
+    'pip install "authz-project[sso]"': "likewise",
+    "authz serve --scim directory.yaml": "`tests/authz_project/test_scim.py` does",
     "export OTEL_EXPORTER_OTLP_ENDPOINT=https://traces.example.org:4318 OTEL_SERVICE_NAME=authz": "nobody is there",
 }
 FOR_OTHER_PROGRAMS = {

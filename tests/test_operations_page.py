@@ -52,5 +52,6 @@ def test_editors_start_the_language_server():
     (started,) = re.findall(r"cmd = \{([^}]*)\}", editors.the_only("lua"))
     assert [helix["command"], *helix["args"]] == re.findall(r'"(\w+)"', started) == ["authz", "language_server"]
     assert options_of("language_server", [])
-    colours = json.loads(f"{{{editors.the_only('jsonc')}}}")["contributes"]
+    package = ROOT / "authz_project" / "deploy" / "vscode" / "package.json"
+    colours = json.loads(package.read_text())["contributes"]
     assert colours["grammars"][0]["language"] == colours["languages"][0]["id"] == "polar"

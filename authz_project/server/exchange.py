@@ -13,7 +13,7 @@ from granian.rsgi import HTTPProtocol, Scope
 from authz_project import observers
 from authz_project.database import Readiness, draining
 from authz_project.route import ANSWERED_WITH, Environ, HTTPAnswer, refusal_of
-from authz_project.server.listening import in_use
+from authz_project.server.listening import CLIENT, in_use
 from authz_project.wsgi import by_django, short_answer
 from facts.pages.change import FileOnDisk
 from policy.core import memory, spans
@@ -34,7 +34,6 @@ _SAME_FOR_ALL: Environ = {
 }
 LARGE = 1 << 20  # bytes; responses of at least this size are handed to granian one at a time
 _copying = threading.Lock()
-CLIENT = "authz.client"  # key of an environ: the client's address and port
 
 
 def environ_of(scope: Scope) -> Environ:

@@ -22,6 +22,8 @@ from granian.http import HTTP1Settings
 
 from policy.core.threads import start_thread
 
+CLIENT = "authz.client"  # key of an environ: the client's address and port
+
 # ---- connection limits --------------------------------------------------------------------------------------------
 # Closes client connections that hold a place without using it: idle, never reading, or too many from one address.
 #

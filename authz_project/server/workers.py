@@ -26,8 +26,7 @@ from authz_project.database import draining, let_go_if_broken, refresh_connectio
 from authz_project.following import WAITED
 from authz_project.keys import caller_of_token, is_remembered, token_of
 from authz_project.route import Environ
-from authz_project.server.exchange import CLIENT
-from authz_project.server.listening import in_use
+from authz_project.server.listening import CLIENT, in_use
 from policy.core import journal
 from policy.core.journal import thread
 from policy.core.threads import note_shortage, start_thread, thread_pool

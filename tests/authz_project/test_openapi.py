@@ -22,7 +22,8 @@ FOR_PEOPLE = {
     "/admin",
     "/favicon.ico",
     "/api/follow",
-}  # and for our own programs
+    "/scim/v2/<path:place>",
+}  # and for our own programs, or described by a standard
 DIFFERENT_EACH_TIME = {"/test_environment", "/api/openapi.json", "/.well-known/authzen-configuration"}
 
 
