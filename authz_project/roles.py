@@ -29,9 +29,9 @@ ROLES: dict[str, tuple[tuple[type[models.Model], str], ...]] = {
 
 def create_groups(using: str, apps: Apps, **_: object) -> None:
     """Create the groups that are missing, after a migration. Existing ones are left as they are."""
-    needed: set[type[models.Model]] = {Group, *(model for given in ROLES.values() for model, _ in given)}
+    needed: set[type[models.Model]] = {Group, ContentType, *(model for given in ROLES.values() for model, _ in given)}
     known = {model._meta.label: model for model in apps.get_models()}
-    if not known.keys() >= {model._meta.label for model in (ContentType, *needed)}:  # migrated to an earlier state
+    if not known.keys() >= {model._meta.label for model in needed}:  # migrated to an earlier state
         return
     if any(field.name == "name" for field in known[ContentType._meta.label]._meta.get_fields()):  # likewise
         return
