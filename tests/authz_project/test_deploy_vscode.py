@@ -21,7 +21,7 @@ VSCE = "@vscode/vsce@3.2.2"  # which Node 20 runs
 STARTED = """
 const load = require("module")._load;
 require("module")._load = (name, ...rest) =>
-  name === "vscode" ? { workspace: { getConfiguration: () => ({ get: () => "/opt/authz" }) } }
+  name === "vscode" ? { workspace: { getConfiguration: () => ({ get: () => "/srv/authz/bin/authz" }) } }
   : name === "vscode-languageclient/node" ? { LanguageClient: class {
       constructor(...given) { this.given = given; }
       start() { console.log(JSON.stringify(this.given)); }
@@ -62,7 +62,7 @@ def test_a_folder_cannot_choose_the_program_that_is_run():
 def test_it_starts_the_language_server(tmp_path):
     started, stopped = node("node", "-e", STARTED, SOURCES / "extension.js", folder=tmp_path).splitlines()
     _, _, server, client = json.loads(started)
-    assert server == {"command": "/opt/authz", "args": ["language_server"]}
+    assert server == {"command": "/srv/authz/bin/authz", "args": ["language_server"]}
     assert client == {"documentSelector": [{"language": "polar"}]} and stopped == "stopped"
 
 
