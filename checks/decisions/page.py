@@ -299,7 +299,7 @@ def _row(line: LogLine, version_key: int | None, url: str = "") -> DecisionRow:
     text = _event_text(line) if line.is_event else str(given)
     mood = "" if line.is_event or "characters" in line.answer else "no" if is_denial(line.answer) else "yes"
     explained = explain_url(line, given.questions[0], version_key) if version_key and len(given.questions) == 1 else ""
-    time = text_of(line.at)[:19].replace("T", " ")
+    time = f"{text_of(line.at)[:19]}Z"
     return DecisionRow(line, time, _cut(text or line.endpoint, _LONGEST), shown(line.answer), mood, url, explained)
 
 
