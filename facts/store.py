@@ -329,6 +329,9 @@ def apply(environment_id: int, changes: Iterable[Change], by: By = NOBODY) -> Ap
     return Applied(turn.offset, work.deleted, turn.policy_version_id)
 
 
+KEYS_KEPT = 10_000  # of batches that may be sent again, in an environment
+
+
 def check(environment_id: int, changes: Iterable[Change]) -> None:
     """Raise what `apply` would raise about these changes, by the active policy."""
     accepted_changes(active_program(environment_id), changes)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
+from django.utils.module_loading import import_string
 from rest_framework import serializers
 
 from facts import feed, history, read, store, together, wire
@@ -21,7 +22,7 @@ from facts.wire import END, MAX_ID_BYTES, MAX_NAME_BYTES, Argument, batch_from_j
 from policy import endpoint
 from policy.active import NOTHING_SEEN, Caller, Scope, program_of_version
 from policy.core import spans
-from policy.core.journal import By
+from policy.core.journal import By, current_offset
 from policy.core.pagination import Cursor, cursor_of, digest_of
 from policy.endpoint import (
     MAY_WAIT,
@@ -262,12 +263,24 @@ class Batch(Endpoint):
             ref("ChangeMade"),
             "Steps are applied in order, in one transaction. Inserting a stored fact or deleting a missing one is "
             "not an error. `expires_at` sets when an inserted fact expires; inserting a stored fact again "
-            "replaces its expiry.",
+            "replaces its expiry. With a header `Idempotency-Key` (any text of your own), a batch that was applied is "
+            f"not applied again, so it can be retried; the latest {store.KEYS_KEPT:,} keys are remembered.",
+            parameters=(QueryParameter("dry_run", "With `true`, validate the batch, and do not apply it."),),
         )
     }
 
     def post(self, request: Request) -> Response:
-        return _apply(request, self.body.decode(request.data, ""), "Batch applied")
+        changes = self.body.decode(request.data, "")
+        if request.headers.get("QUERY_STRING") and request.query_params.get("dry_run") == "true":
+            environment_id = caller(request).environment_id
+            store.check(environment_id, changes)
+            return changed("Batch is valid", current_offset(environment_id))
+        if key := request.headers.get("HTTP_IDEMPOTENCY_KEY"):
+            with writing(request) as who:
+                apply_once = import_string("localsql.sync.outbox.apply_once")  # of an app above
+                applied = apply_once(who.environment_id, key, changes, By(who.author, request.id))
+            return changed("Batch applied", applied.offset)
+        return _apply(request, changes, "Batch applied")
 
 
 class FactsEndpoint(Endpoint):

@@ -1,10 +1,9 @@
-"""Endpoints that return SQL for the caller's own database; and batches that can be sent again.
+"""Endpoints that return SQL for the caller's own database.
 
 In their bodies, `query` has the same form as the body of the corresponding other endpoint.
 """
 
 from abc import abstractmethod
-from dataclasses import replace
 from typing import ClassVar
 
 from rest_framework import serializers
@@ -12,29 +11,10 @@ from rest_framework import serializers
 from checks.asking.question import Asked, Query, Question, allow
 from checks.serializers import MOMENT, ActionsQuery, AuthorizeQuery, EvaluateQuery, ListQuery, size_from_json
 from checks.views import Answering, Reply
-from facts import store
-from facts.views import Batch
 from localsql import asking
 from localsql.asking import LocalSql
-from localsql.sync.outbox import KEPT, KEYS, apply_once
 from policy.active import Caller
-from policy.core.journal import By, current_offset
-from policy.endpoint import (
-    DecodedField,
-    Doc,
-    JsonType,
-    QueryParameter,
-    Request,
-    Response,
-    Schema,
-    caller,
-    changed,
-    decoded,
-    ref,
-    taken,
-    text,
-    writing,
-)
+from policy.endpoint import DecodedField, Doc, JsonType, Request, Schema, decoded, ref, taken, text
 from policy.errors import MalformedRequest
 from policy.values import STRING
 
@@ -235,36 +215,7 @@ class LocalEvaluate(LocalAnswering):
         return asking.filtered(who, question, body["data_bindings"], mode.get("output_column_name"), path)
 
 
-class KeyedBatch(Batch):
-    """POST /batch, whose senders may send a batch again, or only have it checked."""
-
-    docs: ClassVar = {
-        "POST": replace(
-            Batch.docs["POST"],
-            description=f"{Batch.docs['POST'].description} With a header `{KEYS}` (any text of your own), a batch that "
-            f"was applied is not applied again, so it can be retried; the latest {KEPT:,} keys are remembered.",
-            parameters=(QueryParameter("dry_run", "With `true`, validate the batch, and do not apply it."),),
-        )
-    }
-
-    def post(self, request: Request) -> Response:
-        key = request.headers.get("HTTP_IDEMPOTENCY_KEY")
-        if not (key or request.headers.get("QUERY_STRING")):
-            return super().post(request)
-        changes = self.body.decode(request.data, "")
-        if request.query_params.get("dry_run") == "true":
-            who = caller(request)
-            store.check(who.environment_id, changes)
-            return changed("Batch is valid", current_offset(who.environment_id))
-        if not key:
-            return super().post(request)
-        with writing(request) as who:
-            applied = apply_once(who.environment_id, key, changes, By(who.author, request.id))
-        return changed("Batch applied", applied.offset)
-
-
 endpoints = {
-    "batch": KeyedBatch(),  # instead of that of `facts.views`
     "authorize_query": LocalAuthorize(),
     "list_query": LocalList(),
     "actions_query": LocalActions(),

@@ -209,7 +209,6 @@ def _take(turn: OutboxTurn) -> None:
 # Their keys are remembered as rows of one outbox, whose numbers are the beginnings of the keys' digests.
 
 KEYS = "Idempotency-Key"
-KEPT = 10_000  # keys
 
 
 def apply_once(environment_id: int, key: str, changes: Sequence[Change], by: By) -> Applied:
@@ -222,7 +221,7 @@ def apply_once(environment_id: int, key: str, changes: Sequence[Change], by: By)
         if OutboxRow.objects.filter(state=state, number=number, digest=digest).exists():
             return Applied(current_offset(environment_id))
         made, _ = OutboxRow.objects.update_or_create(state=state, number=number, defaults={"digest": digest})
-        OutboxRow.objects.filter(state=state, pk__lte=made.pk - KEPT).delete()
+        OutboxRow.objects.filter(state=state, pk__lte=made.pk - store.KEYS_KEPT).delete()
         return store.apply(environment_id, late(changes), by)
 
 

@@ -14,9 +14,9 @@ from django.db.models import BooleanField
 from django.db.models.expressions import RawSQL
 from sqlglot import exp
 
+from facts import store
 from localsql.dialects import DIALECT_NAMES, DIALECTS
 from localsql.models import OutboxRow
-from localsql.sync import outbox
 from policy.models import Environment
 
 POLICY = """
@@ -355,7 +355,7 @@ def test_a_batch_with_a_key_is_applied_once(api, monkeypatch):
     assert sent("two", {"deletes": [ROLE]}) == first + 1
     assert sent("one", {"inserts": [ROLE]}) == first + 1  # not applied: the revision is that of now
     assert api.get("/facts").json() == []
-    monkeypatch.setattr(outbox, "KEPT", 2)
+    monkeypatch.setattr(store, "KEYS_KEPT", 2)
     sent("three", {"inserts": [ROLE]})
     assert OutboxRow.objects.count() == 2
     assert sent("one", {"inserts": [ROLE]}) == first + 3
