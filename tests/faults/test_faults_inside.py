@@ -20,6 +20,7 @@ from django.db.backends.sqlite3.base import SQLiteCursorWrapper
 
 from authz_project import route, wsgi
 from authz_project.log_formats import OncePerSecond
+from checks import views
 from checks.asking import postgresql
 from checks.compare import review_walk
 from policy.core.clock import timeline
@@ -162,6 +163,7 @@ def forget() -> None:
 def test_each_call_that_fails_leaves_all_as_before_or_as_after(filled, faults, monkeypatch, method, path, body):
     monkeypatch.setattr(route, "_once", OncePerSecond())
     monkeypatch.setattr(review_walk, "SECONDS", 60.0)  # else a page may end anywhere on a busy machine
+    monkeypatch.setattr(views, "PREVIEW_SECONDS", 60.0)  # else a preview may compare a sample
     is_change = method != "GET" and path.removeprefix("/api") in CHANGES
     before = stored(filled)
     right = ask(filled, method, path, body)
