@@ -157,20 +157,20 @@ def migrated_urls(request, database_urls):
         if kind not in originals:
             original = database_urls(kind, "migrated")
             with request.config.stash[blocking_manager_key].unblock():
-                _migrate(original)
+                migrate(original)
             originals[kind] = original
         return database_urls(kind, name, originals[kind])
 
     return make
 
 
-def _migrate(url: str) -> None:
-    """In this process, which is connected to where it was afterwards."""
+def migrate(url: str, *target: str) -> None:
+    """Migrate a database in this process, which is connected to where it was afterwards."""
     usual = connections.settings["default"], connections["default"]
     connections.settings["default"] = connections.configure_settings({"default": _quick(url)})["default"]
     connections["default"] = connections.create_connection("default")
     try:
-        call_command("migrate", verbosity=0)
+        call_command("migrate", *target, verbosity=0)
     finally:
         connections["default"].close()
         connections.settings["default"], connections["default"] = usual

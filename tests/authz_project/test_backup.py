@@ -9,16 +9,20 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing
+from io import StringIO
 from pathlib import Path
 from unittest import mock
 
 import pytest
+from django.core.management import call_command
 from django.db import connection
 from django.db.migrations.loader import MigrationLoader
+from pytest_django.plugin import blocking_manager_key
 
 from authz_project import backups as archive
 from authz_project.backups import BackupFailed, copy
 from tests.authz_project.test_upgrade import DUMP
+from tests.conftest import migrate
 from tests.service import ROOT, Service, start_service
 
 POLICY = """
@@ -338,8 +342,9 @@ def test_a_copy_of_an_older_form_is_good_as_well(tmp_path):
 
 
 @pytest.mark.long
-def test_a_copy_of_each_earlier_form_is_upgraded(tmp_path):
+def test_a_copy_of_each_earlier_form_is_upgraded(request, tmp_path):
     """From the oldest on, one migration at a time: each was the last one of some version."""
+    blocker = request.config.stash[blocking_manager_key]
     old = tmp_path / "old.sqlite3"
     with closing(sqlite3.connect(old)) as database:
         database.executescript(DUMP)
@@ -349,8 +354,10 @@ def test_a_copy_of_each_earlier_form_is_upgraded(tmp_path):
     steps = [step for step in every if step not in applied]
     assert len(steps) >= 10
     for number, (app, name) in enumerate(steps, 1):
-        manage(tmp_path, f"sqlite:///{old}", "migrate", app, name)
-        said = verified(old)
+        with blocker.unblock():
+            migrate(f"sqlite:///{old}", app, name)
+        call_command("verify", old, stdout=(stream := StringIO()))
+        said = stream.getvalue()
         left = len(steps) - number
         assert ("from an older version; `serve` will apply " in said) is bool(left), name
         assert "facts of `default`: 3 stored and 0 past at revision 3, known since revision 3" in said, name
