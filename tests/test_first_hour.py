@@ -86,8 +86,9 @@ def installed(tmp_path_factory) -> Installed:
 def make(folder: Path) -> None:
     run(ROOT / ".ci" / "release", folder, folder=ROOT)
     (wheel,) = folder.glob("*.whl")
-    run(sys.executable, "-m", "venv", folder / "venv", folder=folder)
-    install = (folder / "venv" / "bin" / "pip", "install", "--quiet", "--no-compile")
+    run(sys.executable, "-m", "venv", "--without-pip", folder / "venv", folder=folder)
+    pip = (sys.executable, "-m", "pip", "--python", folder / "venv" / "bin" / "python")
+    install = (*pip, "install", "--quiet", "--no-compile")
     run(*install, "--require-hashes", "-r", folder / "requirements.txt", folder=folder)
     run(*install, "--no-deps", wheel, folder=folder)
 
