@@ -6,10 +6,10 @@ from functools import cache
 import jsonschema
 import requests
 
-from authz_project.openapi import document_of, operations_of
+from authz_project.openapi import document_of, tags_of
 from authz_project.urls import endpoints
 
-OPERATIONS = operations_of(endpoints)
+OPERATIONS = [operation for tag in tags_of(endpoints) for operation in tag.operations]
 # The one list of bodies that are right: the examples of the description. Every operation has one.
 SAMPLES = {f"{each.method} {each.path}": each.example.get("body") for each in OPERATIONS}
 SOURCE = SAMPLES["POST /api/policy"]["src"]  # the policy of the examples

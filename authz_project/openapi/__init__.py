@@ -109,10 +109,6 @@ def tags_of(endpoints: Mapping[str, Endpoint]) -> tuple[OperationTag, ...]:
     return tuple(tags)
 
 
-def operations_of(endpoints: Mapping[str, Endpoint]) -> tuple[Operation, ...]:
-    return tuple(operation for tag in tags_of(endpoints) for operation in tag.operations)
-
-
 # ---- operations -> OpenAPI document -------------------------------------------------------------------------------
 
 JSONObject = dict[str, Any]
