@@ -5,7 +5,7 @@
     @guard.tool({"action": {"name": "read"}, "resource": {"type": "Document", "id": "$params.arguments.document"}})
     async def read_document(document: str) -> str: ...
 
-    server = MCPServer("documents", extensions=[guard])
+    server = guard.server("documents")
 
 The mapping is that of COAZ, AuthZEN's profile for MCP: strings that begin with `$` are taken from the call (`params`)
 or from the access token (`token`), all others are literal. The tool runs if the user is allowed and, with `agent_type`,
@@ -25,6 +25,7 @@ import anyio.to_thread
 from mcp.server.auth.middleware.auth_context import get_access_token
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.extension import Extension, ToolBinding
+from mcp.server.mcpserver import MCPServer
 from mcp.shared.exceptions import MCPError
 from mcp.types import INTERNAL_ERROR, INVALID_PARAMS, CallToolRequestParams
 
@@ -69,6 +70,7 @@ class ToolGuard(Extension):
         self._authz, self._claims = authz, claims
         self._subject_type, self._agent_type = subject_type, agent_type
         self._tools: dict[str, ToolBinding] = {}
+        self._server: MCPServer | None = None
 
     def tool(self, *mappings: Mapping[str, Any], **options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Register a function as a tool. All mappings must be allowed; the default asks to call the tool by its name.
@@ -90,13 +92,28 @@ class ToolGuard(Extension):
     def tools(self) -> Sequence[ToolBinding]:
         return [*self._tools.values()]
 
+    def server(self, name: str, **options: Any) -> MCPServer:
+        """Return a server with the guarded tools. Options are those of `MCPServer`."""
+        if self._server is not None:
+            raise ValueError("a guard has one server")
+        self._server = MCPServer(name, extensions=[self, *options.pop("extensions", ())], **options)
+        return self._server
+
     async def intercept_tool_call(
         self, params: CallToolRequestParams, ctx: ServerRequestContext[Any, Any], call_next: CallNext
     ) -> HandlerResult:
         """Deny tools that were not registered here, which would run without being asked about."""
-        if params.name not in self._tools:
+        if self._server is None:
+            raise MCPError(DENIED, "Access denied: the server was not created by the guard's method `server`")
+        if not await self._is_guarded(self._server, params.name):
             raise MCPError(DENIED, f"Access denied: tool {params.name!r} is not guarded")
         return await call_next(ctx)
+
+    async def _is_guarded(self, server: MCPServer, name: str) -> bool:
+        """Return whether the server has the guarded tool under this name, not another one, which shadows it."""
+        own = self._tools.get(name)
+        found = {each.name: each.meta or {} for each in await server.list_tools()} if own else {}
+        return own is not None and found.get(name, {}).get(MAPPING) == (own.meta or {})[MAPPING]
 
     def _guarded(
         self, function: Callable[..., Any], name: str, templates: Iterable[Mapping[str, Any]]

@@ -19,6 +19,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.server.auth.provider import AccessToken
 from mcp.server.auth.settings import AuthSettings
 from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver.tools import Tool
 from mcp.shared.exceptions import MCPError
 from mcp.types import INTERNAL_ERROR, INVALID_PARAMS, CallToolResult
 
@@ -63,7 +64,7 @@ class Made:
 
     def __init__(self, authz: AsyncAuthzClient, claims: Callable[[], dict] | None = lambda: BOT, **options: Any):
         self.ran: list[Any] = []
-        guard = ToolGuard(authz, "User", "Agent", **({"claims": claims} if claims else {}))
+        self.guard = guard = ToolGuard(authz, "User", "Agent", **({"claims": claims} if claims else {}))
 
         @guard.tool(READ, description="Read a document.")
         async def read(document: str) -> str:
@@ -85,7 +86,7 @@ class Made:
             self.ran.append(city)
             return "sunny"
 
-        self.server = MCPServer("documents", extensions=[guard], log_level="CRITICAL", **options)
+        self.server = guard.server("documents", log_level="CRITICAL", **options)
 
         @self.server.tool()
         async def unguarded() -> str:
@@ -142,6 +143,41 @@ def test_the_question_is_about_the_argument_that_the_tool_gets(environment):
         assert await outcome(session, "number", document=" 8") == "text"
         assert made.ran == [8]
 
+    talk(environment, conversation)
+
+
+def test_another_tool_of_the_same_name_does_not_run(environment):
+    """The library keeps the first of two tools of one name: one that was given beside the guard, or in its place."""
+    ran = []
+
+    def read(document: str) -> str:
+        ran.append(document)
+        return "text"
+
+    async def conversation(made: Made, session: Client) -> None:
+        assert await outcome(session, "read", document="plan") == DENIED
+        assert await outcome(session, "number", document=7) == DENIED
+        made.server.remove_tool("number")
+        made.server.add_tool(read, name="number")
+        assert await outcome(session, "number", document="plan") == DENIED
+        assert ran == made.ran == []
+
+    talk(environment, conversation, tools=[Tool.from_function(read)])
+
+
+def test_a_server_that_the_guard_did_not_create_runs_nothing(environment):
+    ran = []
+
+    async def conversation(made: Made, session: Client) -> None:
+        with pytest.raises(ValueError, match="has one server"):
+            made.guard.server("another")
+        async with Client(MCPServer("another", extensions=[another], log_level="CRITICAL")) as session:
+            with pytest.raises(MCPError, match="not created by the guard"):
+                await session.call_tool("read", {"document": "plan"})
+        assert ran == []
+
+    another = ToolGuard(AsyncAuthzClient(environment.origin, environment.key), "User", claims=lambda: BOT)
+    another.tool(READ, name="read")(lambda document: ran.append(document))
     talk(environment, conversation)
 
 
