@@ -68,6 +68,9 @@ class ScimResource(models.Model):
     kind = models.CharField(max_length=10)  # Users or Groups
     uid = models.CharField(max_length=36, unique=True, default=new_uid)  # the protocol's id
     name = models.CharField(max_length=512)  # its userName or displayName, as it is compared
+    title = models.CharField(max_length=512, default="")  # the same, as it was sent
+    # The users among a group's members, who are all in `resource`: so a user's groups are found without parsing any.
+    members = models.ManyToManyField("self", db_table="scim_member", related_name="groups", symmetrical=False)
     external_id = models.CharField(max_length=512, null=True)  # noqa: DJ001 null is distinct from all others
     resource = models.TextField()  # JSON
     facts = models.TextField(default="[]")  # those that follow from a user, as JSON

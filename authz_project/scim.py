@@ -18,7 +18,7 @@ import email_validator
 import orjson
 from django.conf import settings
 from django.db import IntegrityError, transaction
-from django.db.models import QuerySet
+from django.db.models import Prefetch, QuerySet
 from pydantic import ValidationError
 from scim2_models import (
     AuthenticationScheme,
@@ -199,6 +199,9 @@ def _of(message: Any, model: Any) -> Any:
     return message[model]
 
 
+_GROUPS = Prefetch("groups", ScimResource.objects.only("title"))  # not what they contain
+
+
 class Directory:
     """The resources of an environment in one transaction, and the changes of facts that follow from theirs."""
 
@@ -227,24 +230,28 @@ class Directory:
             self._touched.add(row.uid)
             if before is not None and _is_active(before) and not _is_active(resource):
                 self._leave(row, before)
-        else:
-            is_renamed = before is not None and before.display_name != resource.display_name
-            there, now = _members(before), _members(resource)
-            self._touched |= there | now if is_renamed else there ^ now
-        row.name, row.external_id, row.resource = _key(name), external, _stored(resource)
+        there, now = _members(before), _members(resource)
+        is_renamed = isinstance(before, Group) and before.display_name != resource.display_name
+        self._touched |= there | now if is_renamed else there ^ now
+        row.name, row.title, row.external_id, row.resource = _key(name), name, external, _stored(resource)
         try:
             with transaction.atomic():
                 row.save()
         except IntegrityError:
             raise UniquenessException(detail="another resource has this userName, displayName or externalId") from None
+        row.members.add(*self._users(now - there))
+        row.members.remove(*self._users(there - now))
         return row
+
+    def _users(self, uids: set[str]) -> QuerySet[ScimResource]:
+        return self.rows.filter(kind="Users", uid__in=uids)
 
     def remove(self, row: ScimResource) -> None:
         before = resource_of(row)
         if isinstance(before, Group):
             self._touched |= _members(before)
         else:
-            for group in self.rows.filter(kind="Groups", resource__contains=row.uid):
+            for group in row.groups.all():
                 changed = resource_of(group)
                 changed.members = [each for each in changed.members or () if each.value != row.uid] or None
                 self.save(group, changed)
@@ -258,10 +265,9 @@ class Directory:
     def changes(self) -> Iterator[store.Change]:
         """Yield the changes of facts that follow from what was saved and removed, and remember the facts."""
         new: set[Fact] = set()
-        groups = list(map(resource_of, self.rows.filter(kind="Groups"))) if self._touched else []
-        for row in self.rows.filter(kind="Users", uid__in=self._touched):
+        for row in self._users(self._touched).prefetch_related(_GROUPS):
             user, before = resource_of(row), set(_facts(row))
-            names = [_name_of(group) for group in groups if row.uid in _members(group)]
+            names = [group.title for group in row.groups.all()]
             after = self.mapping.facts_of(_values(row, user), names) if _is_active(user) else set()
             self._gone |= before - after
             new |= after - before

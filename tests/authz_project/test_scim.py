@@ -4,9 +4,11 @@ import json
 import logging
 import re
 from dataclasses import dataclass, replace
+from importlib import import_module
 
 import pytest
 import requests
+from django.apps import apps
 from django.core.management.base import CommandError
 from django.core.wsgi import get_wsgi_application
 from django.test import Client
@@ -122,6 +124,39 @@ def test_a_fact_that_follows_twice_stays_until_neither_says_it(directory):
     assert WRITER in directory.facts("ann")
     directory.ask("DELETE", f"/Groups/{groups[1]}", status=204)
     assert WRITER not in directory.facts("ann")
+
+
+def test_a_change_reads_only_the_resources_that_it_is_about(directory, monkeypatch):
+    ann, ben = directory.user("ann"), directory.user("ben")
+    groups = [directory.group(f"Team {number}", ben, *([ann] if number < 2 else [])) for number in range(10)]
+    read, resource_of = [], scim.resource_of
+    monkeypatch.setattr(scim, "resource_of", lambda row: (read.append(row.uid), resource_of(row))[1])
+    directory.patch(f"/Groups/{groups[5]}", {"op": "add", "path": "members", "value": [{"value": ann}]})
+    assert set(read) == {ann, groups[5]}
+    assert directory.facts("ann") == {MEMBER, "group Team 0", "group Team 1", "group Team 5"}
+    read.clear()
+    directory.patch(f"/Users/{ann}", {"op": "replace", "path": "title", "value": "Engineer"})
+    assert set(read) == {ann}
+    read.clear()
+    directory.ask("DELETE", f"/Users/{ann}", status=204)
+    assert set(read) == {ann, groups[0], groups[1], groups[5]}
+    assert directory.facts("ann") == set() and directory.facts("ben") == {
+        MEMBER,
+        *(f"group Team {n}" for n in range(10)),
+    }
+
+
+@pytest.mark.one_database
+def test_groups_of_an_earlier_version_keep_their_members(directory):
+    ann = directory.user("Ann")
+    group = directory.group("Writers", ann, "nobody")
+    ScimResource.objects.update(title="")
+    ScimResource.members.through.objects.all().delete()
+    import_module("authz_project.migrations.0005_scim_members").fill(apps, None)
+    directory.patch(f"/Users/{ann}", {"op": "replace", "path": "title", "value": "Engineer"})
+    assert directory.facts("Ann") == {MEMBER, WRITER, "group Writers"}
+    directory.ask("DELETE", f"/Groups/{group}", status=204)
+    assert directory.facts("Ann") == {MEMBER}
 
 
 @pytest.mark.parametrize("way", ["DELETE", "inactive", "PUT"])
