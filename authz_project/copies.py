@@ -31,7 +31,7 @@ from policy.core.journal import COLUMNS, WriterTurn, changing
 from policy.errors import AuthzError
 from policy.models import Environment, PolicyVersion, default_environment
 
-FORMAT = 1  # of the answers; a follower refuses another one
+FORMAT = 2  # of the answers; a follower refuses another one
 
 Sent = dict[str, Any]
 RevisionRow = list[Any]  # the row of a revision: number, time, author, request id, kind, inserted, deleted

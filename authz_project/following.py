@@ -131,7 +131,7 @@ timeline.forgets(_recent.cache_clear)
 
 
 class FollowEndpoint(Endpoint):
-    scopes: ClassVar = {"GET": Scope.READ}
+    scopes: ClassVar = {"GET": Scope.FOLLOW}
 
     def get(self, request: Request) -> Response:
         """Answer at once: a server lets requests wait before (`authz_project.server.workers.FollowerRequests`)."""

@@ -7,7 +7,10 @@ from django.db import models
 from policy.active import Scope
 from policy.models import Environment
 
-SCOPE_COLUMNS = {Scope.READ: "may_read", Scope.FACTS: "may_change_facts", Scope.POLICY: "may_change_policy"}
+SCOPE_COLUMNS = {
+    Scope.READ: "may_read", Scope.FACTS: "may_change_facts", Scope.POLICY: "may_change_policy",
+    Scope.FOLLOW: "may_follow",
+}  # fmt: skip
 
 
 class ApiKey(models.Model):
@@ -21,6 +24,7 @@ class ApiKey(models.Model):
     may_read = models.BooleanField("read", default=True, db_default=True)
     may_change_facts = models.BooleanField("change facts", default=True, db_default=True)
     may_change_policy = models.BooleanField("publish policies", default=True, db_default=True)
+    may_follow = models.BooleanField("follow", default=True, db_default=False)
     created_at = models.DateTimeField(auto_now_add=True)
     created_by = models.TextField(blank=True, default="", db_default="")  # an author, as in revisions
     last_used_at = models.DateTimeField("last used", null=True, blank=True)  # a day: see `authz_project.keys`

@@ -49,6 +49,7 @@ class Scope(StrEnum):
     READ = "read"  # queries, and reading what is stored
     FACTS = "facts"  # changes of facts
     POLICY = "policy"  # publishing policies
+    FOLLOW = "follow"  # copying the environment to a follower, with the hashes of its keys
 
 
 class KeyCheck(NamedTuple):

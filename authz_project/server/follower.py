@@ -40,7 +40,7 @@ CLOCKS_APART = 1.0  # seconds by which the clocks may differ
 OF_COPY, INCOMPLETE, REFUSED, CLOCK = range(4)  # whether the copy may answer
 _REASONS = {
     INCOMPLETE: Readiness("snapshot", "this follower has no complete copy yet; try again"),
-    REFUSED: Readiness("key", "the main service refuses the key of this follower"),
+    REFUSED: Readiness("key", "the main service refuses the key of this follower, which needs the scope `follow`"),
     CLOCK: Readiness("clock", "the clocks of this follower and of the main service differ by more than a second"),
 }
 _FRESH, _STATE, _OFFSET, _EPOCH = range(4)  # places in shared memory
@@ -92,7 +92,7 @@ class Follower:
 
     def answered(self, request: Request, endpoint: Endpoint, path: str, handler: Handler) -> Response:
         """Return the handler's response, or the main service's if the copy must not give it."""
-        if endpoint.scope_of(request.method) not in (None, Scope.READ):
+        if endpoint.scope_of(request.method) in (Scope.FACTS, Scope.POLICY):
             return self._passed_on(request, path)
         self.check()
         position = position_seen(request)

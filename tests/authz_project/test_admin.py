@@ -12,6 +12,7 @@ from facts import read, store
 from facts.store import Inserts
 from facts.table import fetch, select
 from facts.wire import Fact
+from policy.active import Scope
 from policy.models import Environment
 from policy.values import Value
 from tests.conftest import Api
@@ -27,7 +28,7 @@ def staff(db) -> Client:
     return client
 
 
-ALL_SCOPES = {"may_read": "on", "may_change_facts": "on", "may_change_policy": "on"}
+ALL_SCOPES = {"may_read": "on", "may_change_facts": "on", "may_change_policy": "on", "may_follow": "on"}
 
 
 def token_made(staff: Client, environment: Environment, **said: str) -> str:
@@ -154,7 +155,7 @@ def test_a_key_that_is_good_for_nothing_is_no_key(staff, api):
         page = staff.post(f"/admin/authz_project/apikey/{path}", {"environment": api.environment.id, "label": "odd"})
         assert "Select at least one scope" in page.content.decode()
     key.refresh_from_db()
-    assert len(key.scopes) == 3 and ApiKey.objects.count() == 1
+    assert key.scopes == tuple(Scope) and ApiKey.objects.count() == 1
 
 
 def test_selected_keys_are_rotated_and_their_successors_shown_once(staff, api):

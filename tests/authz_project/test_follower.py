@@ -45,7 +45,7 @@ class Told(Follower):
         if self.plain:
             return self.status, {}, self.plain
         answer = {
-            "format": 1, "environment": "default", "now": time.time() * 1e6, "waited": 0.0, "age": 0.0, "base": None,
+            "format": 2, "environment": "default", "now": time.time() * 1e6, "waited": 0.0, "age": 0.0, "base": None,
             "next": 0, "more": False, "keys": None, "changes": [],
         }  # fmt: skip
         return self.status, {"content-type": "application/json", "osooffset": "7"}, orjson.dumps(answer | self.answer)
@@ -325,7 +325,7 @@ def at_copy(servers: Servers, *command: str) -> subprocess.CompletedProcess:
 
 
 def test_a_follower_of_a_follower_is_the_same(servers):
-    variables = servers.variables | {"FOLLOW_KEY": servers.key}
+    variables = servers.variables | {"FOLLOW_KEY": servers.follow_key}
     file = servers.folder / "second.sqlite3"
     second = start_service(
         servers.folder, f"sqlite:///{file}", "--workers", "1", "--follow", servers.follower.origin, **variables

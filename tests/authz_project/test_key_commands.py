@@ -55,7 +55,7 @@ def test_a_key_is_good_for_all_or_for_what_is_said(db):
     assert made()[1].scopes == tuple(Scope)
     assert made("--scope", "read")[1].scopes == (Scope.READ,)
     assert made("--scope", "policy", "--scope", "read", "--scope", "read")[1].scopes == (Scope.READ, Scope.POLICY)
-    with pytest.raises(CommandError, match=r"invalid choice: 'write' \(choose from '?read'?, '?facts'?, '?policy'?\)"):
+    with pytest.raises(CommandError, match=r"invalid choice: 'write' \(choose from '?read'?, '?facts'?, '?policy'?, "):
         run("api_keys", "create", "--scope", "write")
 
 

@@ -22,6 +22,7 @@ NEEDED = {  # of what changes something, and of previews; all else that wants a 
     ("POST", "/api/bulk_load"): Scope.FACTS,
     ("POST", "/api/bulk_delete"): Scope.FACTS,
     ("POST", "/api/clear_data"): Scope.FACTS,
+    ("GET", "/api/follow"): Scope.FOLLOW,  # which sends hashes of keys
 }
 GREETING = {"/api", "/api/"}
 

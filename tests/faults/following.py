@@ -60,6 +60,7 @@ class Servers:
         self.variables = {"SECRET_KEY": secrets.token_urlsafe(48)}
         self.main: Service = self.start_main()
         self.key = re.search(r"e_default_\w+", self.main.log.read_text()).group()
+        self.follow_key = self.manage("api_keys", "create", "follower", "--scope", "follow").strip()
         self.follower: Service | None = None
         self.differences: list[str] = []
 
@@ -72,7 +73,7 @@ class Servers:
     def start_follower(self, *options: str) -> Service:
         self.follower = start_service(
             self.folder, f"sqlite:///{self.file}", "--workers", "1", "--follow", self.main.origin, *self.options,
-            *options, port=self.port, FOLLOW_KEY=self.key, **self.variables,
+            *options, port=self.port, FOLLOW_KEY=self.follow_key, **self.variables,
         )  # fmt: skip
         return self.follower
 

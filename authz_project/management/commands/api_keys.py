@@ -41,7 +41,8 @@ class Command(ServiceCommand):
         )
         create.add_argument(
             "--scope", action="append", choices=[scope.value for scope in Scope], default=[],
-            help="Allow only this: read (checks and lists), facts or policy (changes). Repeatable (default: all).",
+            help="Allow only this: read (checks and lists), facts or policy (changes), or follow (copies, for "
+            "`serve --follow`). Repeatable (default: all).",
         )  # fmt: skip
         create.add_argument(
             "--expires", type=above_nothing, metavar="SPAN", help="Lifetime, e.g. 90d or 12h (default: unlimited)."
