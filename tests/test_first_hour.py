@@ -160,6 +160,11 @@ LOOKED_AT = {
 }
 BACKGROUND = "return getComputedStyle(document.body).backgroundColor.match(/[0-9]+/g).slice(0, 3).map(Number)"
 
+NAVIGATION = """const here = document.querySelector("#places .here").getBoundingClientRect();
+return [document.getElementById("header").offsetHeight, here.left >= 0 && here.right <= innerWidth];"""
+TABLE = "const table = document.querySelector('.results'); return table.scrollWidth <= table.clientWidth"
+LAPTOP = (1280, 800)
+
 
 def look_at_the_admin(person: Browser) -> None:
     """Log in, and open pages in both colours, on a screen and on a phone."""
@@ -176,7 +181,15 @@ def look_at_the_admin(person: Browser) -> None:
                 person.open(address)
                 person.shows(shown)
                 assert [*overhanging(person)] == [], (address, size)
+                if size == PHONE:
+                    height, is_shown = person.driver.execute_script(NAVIGATION)
+                    assert height <= 90 and is_shown, f"{address}: two rows, with the page's own entry in view"
                 assert (max(person.driver.execute_script(BACKGROUND)) < 100) is is_dark, (address, scheme)
+    look(person, LAPTOP, "light")
+    for address in ("/admin/go/keys/", "/admin/go/versions/"):
+        person.open(address)
+        person.one("#changelist-filter")
+        assert person.driver.execute_script(TABLE), f"{address}: the filters make the table scroll"
     assert [each for each in person.driver.get_log("browser") if each["level"] == "SEVERE"] == []
 
 
@@ -199,6 +212,7 @@ def test_the_first_hour(installed, tmp_path, driver):
         told = service.log.read_text()
         key = re.search(r"e_default_\w+", told)[0]
         assert str(folder / "authz.sqlite3") in told
+        assert "created   authz.sqlite3, authz.sqlite3.secret, .gitignore\n" in told
 
         # A browser is led to a page to log in; a program to what there is.
         page = requests.get(f"{service.origin}/", headers=BROWSER, timeout=30)
@@ -236,6 +250,7 @@ def test_the_first_hour(installed, tmp_path, driver):
 
         # A login, and the admin in a browser.
         run(authz, "createsuperuser", "--noinput", folder=folder, **PERSON)
+        assert tried("api_keys create tests --environment staging --create-environment")[0] == 0
         (tmp_path / "pictures").mkdir()
         look_at_the_admin(Browser(driver, service, tmp_path / "pictures"))
 
