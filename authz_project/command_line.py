@@ -47,17 +47,19 @@ GROUPS: dict[str, dict[str, str]] = {
     "Decisions": {
         "ask": "check access, list actions, resources or actors, and explain decisions",
         "review_access": "list who gained and lost access between two moments",
-        "mcp": "serve checks to AI agents by the Model Context Protocol (needs authz-project[mcp])",
         "replay_decisions": "repeat the requests of a decision log and compare the answers",
+        "mcp": "serve checks to AI agents by the Model Context Protocol (needs authz-project[mcp])",
         "ask_local": "print the SQL that answers a request in your own database",
         "check_bindings": "report problems in data bindings",
-        "authz_bindings": "print data bindings of a Django project's models",
-        "authz_drain": "send the changes in a Django project's outbox to the server",
     },
     "History": {
         "follow_changes": "print changes as they happen",
         "forget_facts": "delete facts from history for good",
         "prune": "delete expired facts and old history",
+    },
+    "In a Django project": {
+        "authz_bindings": "print data bindings of the project's models",
+        "authz_drain": "send the changes in the project's outbox to the server",
     },
     "Operations": {
         "check": "check settings and files; with --deploy, everything that production needs",

@@ -13,7 +13,7 @@ import django
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import ManagementUtility, get_commands
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import BaseCommand, CommandError, CommandParser, SystemCheckError
 from django.db import DatabaseError, InterfaceError, OperationalError
 
 from authz_project.command_line import GROUPS, overview, program_name, version_line
@@ -42,6 +42,22 @@ def with_own_help(command: BaseCommand) -> None:
     command.get_version = version_line  # type: ignore[method-assign]
 
 
+def with_own_errors(command: BaseCommand) -> None:
+    """Let errors of Django's commands begin as those of ours do, without the name of their class."""
+    execute = command.execute
+
+    def execute_and_report(*args: Any, **options: Any) -> str | None:
+        try:
+            return execute(*args, **options)
+        except CommandError as reason:
+            if options["traceback"] or isinstance(reason, SystemCheckError):
+                raise
+            command.stderr.write(f"error: {reason}")
+            sys.exit(reason.returncode)
+
+    command.execute = execute_and_report  # type: ignore[method-assign]
+
+
 class CommandLine(ManagementUtility):
     """Django's command line with this service's version, list of commands and error messages."""
 
@@ -66,6 +82,7 @@ class CommandLine(ManagementUtility):
             sys.exit(f"error: {self.unknown(subcommand)}")
         command: BaseCommand = super().fetch_command(subcommand)
         with_own_help(command)
+        with_own_errors(command)
         if subcommand == "createsuperuser":  # its checks import every page, and `serve` reports migrations
             command.requires_system_checks, command.requires_migrations_checks = (), False
         gc.enable()

@@ -16,21 +16,23 @@ WELL_KNOWN = ("secret", "changeme", "password", "insecure", "example", "test")
 SHORTEST = 32
 
 
-def prepare_folder() -> None:
+def prepare_folder() -> list[str]:
     """Create the SQLite database's file, its secret unless SECRET_KEY is set, and a `.gitignore` that lists both.
 
-    Existing files are not changed, except that lines may be added to a `.gitignore`.
+    Existing files are not changed, except that lines may be added to a `.gitignore`. Return the names of new files.
     """
     if connection.vendor != "sqlite":
-        return
+        return []
     database = Path(connection.settings_dict["NAME"]).absolute()
     secret = secret_file(database)
+    missing = [path for path in (database, secret, database.parent / ".gitignore") if not path.exists()]
     if not database.exists() or not (secret_that_is_set() or secret.exists()):
         ignore_in_git(database.parent, *[f"{database.name}{end}" for end in ("", "-shm", "-wal")], secret.name)
     if not database.exists():
         database.touch(0o600)  # connections treat an empty file as an empty database
     if not secret_that_is_set():
         settings.SECRET_KEY = _made(secret)
+    return [path.name for path in missing if path.exists()]
 
 
 def ignore_in_git(folder: Path, *names: str) -> None:

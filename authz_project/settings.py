@@ -284,7 +284,7 @@ if OIDC_ISSUER:
     if not (OIDC_RP_CLIENT_ID and OIDC_RP_CLIENT_SECRET and OIDC_ROLES):
         raise ImproperlyConfigured("OIDC_ISSUER requires OIDC_RP_CLIENT_ID, OIDC_RP_CLIENT_SECRET and OIDC_ROLES")
     if not find_spec("mozilla_django_oidc"):
-        raise ImproperlyConfigured('OIDC_ISSUER requires an extra: run pip install "authz-project[sso]"')
+        raise ImproperlyConfigured('mozilla_django_oidc is not installed. Run `pip install "authz-project[sso]"`.')
     AUTHENTICATION_BACKENDS.append("authz_project.sso.ProviderBackend")
 
 # ---- limits; 0 means no limit -----------------------------------------------------------------------

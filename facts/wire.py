@@ -641,7 +641,7 @@ def _json_of(number: int, text: bytes | str) -> object:
         return orjson.loads(text)
     except orjson.JSONDecodeError as error:
         is_text = isinstance(text, str) or text == text.decode(errors="replace").encode()
-        return BadLine(number, f"invalid JSON: {error}" if is_text else NOT_UTF8)
+        return BadLine(number, f"invalid JSON at column {error.colno}: {error.msg}" if is_text else NOT_UTF8)
 
 
 def write_notation(file: TextIO, facts: Iterable[Fact]) -> int:
@@ -666,7 +666,10 @@ def _noted(fact: Fact) -> str:
     return f"{fact.noted}{end}"
 
 
-FORMATS_HELP = 'File format; notation is `has_role(User:ann, "admin", Repo:acme)` (default: by suffix, else json).'
+FORMATS_HELP = (
+    'File format; notation is `has_role(User:ann, "admin", Repo:acme)` (default: csv for *.csv, notation for *.txt, '
+    "else json)."
+)
 READERS: dict[str, Callable[[BinaryIO], Iterator[tuple[int, object]]]] = {
     "json": read_json,
     "csv": read_csv,
@@ -677,3 +680,8 @@ WRITERS: dict[str, Callable[[TextIO, Iterator[Fact]], int]] = {
     "csv": write_csv,
     "notation": write_notation,
 }
+
+
+def format_of(file: str) -> str:
+    """Return the format that the name of a file stands for."""
+    return {"csv": "csv", "txt": "notation"}.get(file.rpartition(".")[2], "json")

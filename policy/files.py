@@ -47,6 +47,14 @@ def decoded(raw: bytes, name: str) -> str:
         raise Unreadable(f"`{shown_name(name)}` is not UTF-8 text (byte {reason.start})") from None
 
 
+def make_folder(name: str) -> None:
+    """Create the folder, and those above it, unless it exists."""
+    try:
+        Path(name).mkdir(parents=True, exist_ok=True)
+    except OSError as reason:
+        raise Unwritable(f"cannot create folder `{shown_name(name)}`: {why(reason)}") from None
+
+
 @contextmanager
 def written_file(name: str, replaces: bool = True, mode: int = 0o666) -> Iterator[TextIO]:
     """Open a text file for writing. Overwrite an existing one, which keeps its mode; without `replaces`, fail."""

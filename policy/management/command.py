@@ -202,7 +202,7 @@ def _state(path: Path) -> _State:
 # Base classes of commands: system checks, the environment, and how errors are reported.
 
 PATTERN = "Fact pattern, e.g. `has_role(User:ann, _, Repo:_)`; _ matches anything."
-FILES = "Policy files that make up one policy; - for standard input."
+FILES = "Files of the policy; - for standard input."
 
 
 class ServiceCommand(BaseCommand):

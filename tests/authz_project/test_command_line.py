@@ -90,6 +90,9 @@ def test_a_users_mistake_is_an_error_and_not_the_name_of_a_class(tmp_path):
     assert done.stderr == "error: cannot read `no-such-file`: no such file or directory; check the path\n"
     done = subprocess.run([*command, "--traceback"], cwd=tmp_path, env=variables, capture_output=True, text=True)
     assert done.returncode == 1 and "CommandError: cannot read" in done.stderr
+    of_django = [sys.executable, ROOT / "manage.py", "createsuperuser", "--noinput"]
+    done = subprocess.run(of_django, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (1, "error: You must use --username with --noinput.\n")
 
 
 # ---- versions ----------------------------------------------------------------------------------------------------

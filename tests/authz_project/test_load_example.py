@@ -85,8 +85,10 @@ def test_it_is_written_to_files_that_can_be_loaded(db, tmp_path):
     assert "already contains this example" in said("clinic")
     with pytest.raises(CommandError, match="already exists"):
         said("clinic", "--write", str(tmp_path))
-    with pytest.raises(CommandError, match="cannot write"):
-        said("clinic", "--write", str(tmp_path / "no" / "folder"))
+    new = tmp_path / "a" / "folder"
+    assert said("clinic", "--write", str(new)) == f"{new}/clinic.polar\n{new}/clinic.csv\n"
+    with pytest.raises(CommandError, match=r"cannot create folder .*: not a directory"):
+        said("clinic", "--write", str(new / "clinic.csv" / "folder"))
 
 
 @pytest.mark.parametrize("name", ["clinic.polar", "clinic.csv"])

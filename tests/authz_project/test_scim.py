@@ -397,7 +397,10 @@ def test_a_server_with_a_mapping_provisions(migrated_urls, tmp_path):
 
 def test_a_wrong_mapping_stops_the_start(tmp_path):
     (tmp_path / "wrong.yaml").write_text("users: ['p(User:ann)']")
-    for name, said in (("wrong.yaml", "must name the user"), ("none.yaml", "No such file")):
+    for name, said in (
+        ("wrong.yaml", "must name the user"),
+        ("none.yaml", "no such file or directory; check"),
+    ):
         with pytest.raises(CommandError, match=said):
             scim_mapping(tmp_path / name)
 

@@ -166,12 +166,15 @@ def test_a_strict_load_refuses_unknown_names(program, api, tmp_path, capsys):
     assert told.out == "1 fact read, 1 of them new, 2 lines skipped\n"
 
 
-def test_a_load_of_nothing_new_makes_no_revision(program, api, tmp_path, capsys):
+def test_a_change_of_nothing_makes_no_revision(program, api, tmp_path, capsys):
     file = tmp_path / "facts.jsonl"
     file.write_text(json.dumps(READER))
     call_command("load_facts", str(file))
     before = list(Revision.objects.values_list("number", flat=True))
     call_command("load_facts", str(file))
     assert "1 fact read, 0 of them new" in capsys.readouterr().out
+    assert list(Revision.objects.values_list("number", flat=True)) == before
+    call_command("delete_facts", "is_public(Repo:none)")
+    assert capsys.readouterr().out == "0 facts deleted\n"
     assert list(Revision.objects.values_list("number", flat=True)) == before
     assert int(api.post("/facts", as_json("is_public", "Repo:new"))["OsoOffset"]) == max(before) + 1

@@ -15,7 +15,7 @@ from facts.accept import check_facts
 from facts.wire import WRITERS
 from policy.core.journal import by_command
 from policy.errors import AuthzError, Unavailable
-from policy.files import Bundle
+from policy.files import Bundle, make_folder
 from policy.language.source import PolicyRejected, Source, without_collections
 from policy.management.command import ServiceCommand, counted, note, rejection
 from policy.models import DEFAULT_SLUG
@@ -149,7 +149,7 @@ class Command(ServiceCommand):
             policy, facts = policy or str(Path(output) / POLICY), facts or str(Path(output) / FACTS)
         check_outputs([name for name in (policy, facts) if name is not None], inputs)
         if output is not None:
-            _make_folder(output)
+            make_folder(output)
         files: dict[str, Write] = {}
         if policy is not None:
             files[policy] = lambda file: file.write(found.policy)
@@ -186,10 +186,3 @@ def _check_clock(imported: Imported, clock: list[str]) -> None:
 def _format(name: str) -> str:
     suffix = PurePath(name).suffix.lower().removeprefix(".")
     return suffix if suffix in WRITERS else "notation"
-
-
-def _make_folder(name: str) -> None:
-    try:
-        Path(name).mkdir(parents=True, exist_ok=True)
-    except OSError as reason:
-        raise CommandError(f"Cannot create folder `{name}`: {reason.strerror}.") from None

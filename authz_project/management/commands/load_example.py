@@ -13,7 +13,7 @@ from authz_project.environments import environment_made
 from authz_project.examples import Example, ExampleQuestion, example_named, examples, load
 from policy.core.journal import by_command
 from policy.errors import AuthzError, Unavailable
-from policy.files import written_file
+from policy.files import make_folder, written_file
 from policy.management.command import ServiceCommand
 from policy.models import DEFAULT_SLUG
 
@@ -47,6 +47,7 @@ class Command(ServiceCommand):
             self.stdout.write(f"{example.name:<{width}}  {example.title}: {', '.join(example.patterns)}")
 
     def write(self, example: Example, folder: str) -> None:
+        make_folder(folder)
         for name, text in ((example.filename, example.policy), (f"{example.name}.csv", example.facts)):
             path = Path(folder) / name
             with written_file(str(path), replaces=False) as file:

@@ -23,7 +23,9 @@ class Command(migrate.Command):
     def handle(self, *args: Any, **options: Any) -> None:
         alias, is_dry = options["database"], options["plan"] or options["check_unapplied"]
         if not is_dry:
-            prepare_folder()
+            new = prepare_folder()
+            if new and options["verbosity"]:
+                self.stdout.write(f"Created {', '.join(new)}")
         with transaction.atomic(alias) if is_dry else nullcontext():
             replace_labels(connections[alias])
             super().handle(*args, **options)

@@ -7,7 +7,7 @@ import secrets
 import socket
 import sys
 from argparse import ArgumentTypeError
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from datetime import timedelta
 from functools import partial
@@ -42,6 +42,7 @@ from checks.decisions.log import opened
 from policy.core.config import STANDARD_OUTPUT
 from policy.core.journal import by_command
 from policy.errors import AuthzError
+from policy.files import text_of_file
 from policy.management.command import ServiceCommand, counted
 from policy.models import default_environment
 from policy.replicas.reading import ReplicaStatus, looked_at, state_of
@@ -94,7 +95,7 @@ class Command(ServiceCommand):
         parser.add_argument(
             "--event-loop",
             action="store_true",
-            help="Use the public interface of granian, not its internals: slower, for versions of it not tested.",
+            help="Use the public interface of granian, the server library: slower, but also for untested versions.",
         )
         parser.add_argument(
             "--follow", metavar="URL", type=url_of_service, help="Serve a copy of this service, and keep it up to date."
@@ -106,7 +107,7 @@ class Command(ServiceCommand):
             "--stale-after",
             type=duration,
             metavar="TIME",
-            help="With --follow: answer nothing from a copy that is older, such as 30s (default: answer always).",
+            help="With --follow: refuse requests while the copy is older than this, e.g. 30s (default: never).",
         )
 
     def handle(
@@ -147,7 +148,7 @@ class Command(ServiceCommand):
         refuse_too_few_files(threads)
         if scim is not None:
             settings.SCIM_MAPPING = scim_mapping(scim)
-        with alone():
+        with alone() as created:
             call_command("migrate", verbosity=0)
             beside = [self.prepare_copy(follow)] if follow else []
             said_of_keys = "" if follow else self.prepare_keys(dev, not no_first_key)
@@ -161,7 +162,7 @@ class Command(ServiceCommand):
         if health_port is not None:
             settings.HEALTH_LISTENER = host, health_port
         health = origin_of(host, health_port) if health_port else ""
-        self.introduce(origin_of(host, port), workers, threads, dev, metrics, health)
+        self.introduce(origin_of(host, port), workers, threads, dev, metrics, health, created)
         if said_of_keys:
             self.say(said_of_keys)
         with metrics_served(metrics_host, metrics_port) if metrics_port else nullcontext() as serves_metrics:
@@ -171,13 +172,22 @@ class Command(ServiceCommand):
                 raise CommandError("No worker could start. The log above tells why.") from None
 
     def introduce(
-        self, origin: str, workers: int, threads: int, dev: bool, metrics: str = "", health: str = ""
+        self,
+        origin: str,
+        workers: int,
+        threads: int,
+        dev: bool,
+        metrics: str = "",
+        health: str = "",
+        created: Sequence[str] = (),
     ) -> None:
         """Print versions, addresses, and what production still needs."""
         program = program_name(sys.argv[0])
         environment = copied() or default_environment()
         self.say(f"{version_line()}, Python {platform.python_version()}")
         self.say(f"  database  {environments.database_text()}")
+        if created:
+            self.say(f"  created   {', '.join(created)}")
         for each in replicas_that_belong_here():
             self.say(f"  replica   {each.name}, {state_of(each)}")
         policy = environments.policy_text(environment.pk, environment.slug)
@@ -244,11 +254,13 @@ def metrics_served(host: str, port: int) -> AbstractContextManager[Target]:
 
 def scim_mapping(file: Path) -> object:
     if not find_spec("scim2_models"):
-        raise CommandError('--scim requires an extra: run pip install "authz-project[scim]"')
+        raise CommandError('scim2_models is not installed. Run `pip install "authz-project[scim]"`.')
     try:
-        return import_string("authz_project.scim.mapping_of")(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as reason:
-        raise CommandError(f"cannot read {file}: {getattr(reason, 'strerror', None) or reason}") from None
+        text = text_of_file(str(file))
+    except AuthzError as reason:
+        raise CommandError(reason.message) from None
+    try:
+        return import_string("authz_project.scim.mapping_of")(text)
     except AuthzError as reason:
         raise CommandError(f"{file}: {reason.message}") from None
 
@@ -267,14 +279,18 @@ def has_login() -> bool:
 
 
 @contextmanager
-def alone() -> Iterator[None]:
-    """Lock out other servers: those that start together prepare the database one by one, however long it takes."""
+def alone() -> Iterator[list[str]]:
+    """Lock out other servers: those that start together prepare the database one by one, however long it takes.
+
+    Return the names of new files.
+    """
+    created: list[str] = []
     with ExitStack() as stack:
         if connection.vendor == "sqlite":
             database = Path(connection.settings_dict["NAME"]).absolute()
             keep_from_others(database)
             stack.enter_context(folder_lock(database))
-            prepare_folder()
+            created = prepare_folder()
         stack.callback(connections.close_all)
         try:
             connection.ensure_connection()
@@ -297,7 +313,7 @@ def alone() -> Iterator[None]:
                     "pooler has connections without them: run RECONNECT in PgBouncer's console, or restart it, then "
                     "start again"
                 )
-        yield
+        yield created
 
 
 def keep_from_others(database: Path) -> None:

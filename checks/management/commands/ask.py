@@ -45,7 +45,7 @@ DENIED, UNKNOWN = 1, 2  # exit statuses; an invalid request is UNKNOWN, too
 class Command(PolicyCommand):
     help = (
         "Check access, or list actions, resources or actors. Values are written as User:alice. Exits with 1 if access "
-        "is denied, and with 2 if the request is invalid or names what the policy does not have."
+        "is denied, and with 2 if the request is invalid or names a type or an action that the policy does not have."
     )
     status = 0
 

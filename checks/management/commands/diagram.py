@@ -22,7 +22,12 @@ class Command(PolicyCommand):
 
     def add_arguments(self, parser):
         super().add_arguments(parser)
-        parser.add_argument("files", nargs="*", metavar="FILE", help=f"{FILES} (default: the active policy)")
+        parser.add_argument(
+            "files",
+            nargs="*",
+            metavar="FILE",
+            help=f"{FILES[:-1]} (default: the active policy).",
+        )
         add_version(parser, "Draw this version of the policy, instead of files.")
         parser.add_argument("--format", choices=list(KINDS), default="svg", help="Format (default: %(default)s).")
         parser.add_argument(

@@ -1,5 +1,7 @@
 """Delete the facts that match a pattern, or count them."""
 
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from facts import read, store
@@ -10,6 +12,16 @@ from policy.core.journal import by_command
 from policy.management.command import PATTERN, PolicyCommand, counted
 from policy.models import Environment
 from policy.rules.declarations import did_you_mean
+
+
+class NothingMatches(Exception):
+    """No fact matches the pattern: no empty revision is recorded."""
+
+
+def deletion(environment: Environment, wanted: FactPattern) -> Iterator[Deletes]:
+    if not read.count(environment.pk, wanted):
+        raise NothingMatches
+    yield Deletes([wanted])
 
 
 class Command(PolicyCommand):
@@ -28,10 +40,11 @@ class Command(PolicyCommand):
             self.stdout.write(f"{counted(number, 'matching fact')}; dry run, nothing was deleted")
             self._check(environment, wanted, number)
             return
-        with self.progress("deleting facts"):
-            applied = store.apply(environment.pk, [Deletes([wanted])], by_command("delete_facts"))
-        self.stdout.write(f"{counted(applied.deleted, 'fact')} deleted")
-        self._check(environment, wanted, applied.deleted)
+        deleted = 0
+        with self.progress("deleting facts"), suppress(NothingMatches):
+            deleted = store.apply(environment.pk, deletion(environment, wanted), by_command("delete_facts")).deleted
+        self.stdout.write(f"{counted(deleted, 'fact')} deleted")
+        self._check(environment, wanted, deleted)
 
     def _check(self, environment: Environment, wanted: FactPattern, matches: int) -> None:
         """Warn of a predicate that the policy does not have: a misspelled pattern revokes nothing."""

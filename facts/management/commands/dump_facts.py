@@ -3,7 +3,7 @@
 from typing import Any
 
 from facts.read import every
-from facts.wire import FORMATS_HELP, WRITERS
+from facts.wire import FORMATS_HELP, WRITERS, format_of
 from policy.files import written_file
 from policy.management.command import PolicyCommand, add_as_of, counted, moment_asked
 from policy.models import Environment
@@ -23,7 +23,7 @@ class Command(PolicyCommand):
     def act(
         self, environment: Environment, *, file: str, format: str | None, as_of: str | None, **options: Any
     ) -> None:
-        write = WRITERS[format or ("csv" if file.endswith(".csv") else "json")]
+        write = WRITERS[format or format_of(file)]
         facts = every(environment.pk, moment_asked(environment, as_of, needs_policy=False))
         if file == "-":
             write(self.stdout._out, facts)  # type: ignore[arg-type]  # what the wrapper writes to, unknown to the stubs

@@ -8,7 +8,7 @@ from django.core.management.base import CommandError
 
 from facts.accept import sentences
 from facts.loading import LinesRejected, load
-from facts.wire import FORMATS_HELP, READERS
+from facts.wire import FORMATS_HELP, READERS, format_of
 from policy.core.journal import by_command
 from policy.files import shown_name, why
 from policy.language.source import without_collections
@@ -35,7 +35,7 @@ class Command(PolicyCommand):
     def act(
         self, environment: Environment, *, file: str, format: str | None, skip_bad: bool, strict: bool, **options: Any
     ) -> None:
-        read_lines = READERS[format or ("csv" if file.endswith(".csv") else "json")]
+        read_lines = READERS[format or format_of(file)]
         with opened(file) as source, without_collections(), self.progress("storing facts") as shown:
             size = 0 if file == "-" else Path(file).stat().st_size
             named = "standard input" if file == "-" else f"`{shown_name(file)}`"

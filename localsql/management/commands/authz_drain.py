@@ -2,15 +2,15 @@
 
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 from django.utils.module_loading import import_string
 
 from policy.core.config import settings
 from policy.errors import AuthzError, Unavailable
-from policy.management.command import counted
+from policy.management.command import ServiceCommand, counted
 
 
-class Command(BaseCommand):
+class Command(ServiceCommand):
     help = "Send the changes of facts that are still in this project's outbox to the server, as commits do."
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -18,7 +18,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, skip_bad: bool, **options: Any) -> None:
         if not settings.URL:
-            raise CommandError("AUTHZ['URL'] is not set, so there is no outbox.")
+            raise CommandError("AUTHZ['URL'] is not set, so there is no outbox. Set it in your Django project.")
         try:
             drain = import_string("localsql.django.remote.drain")  # with the engine, which takes a while
             sent = drain((lambda blocked: self.stderr.write(str(blocked))) if skip_bad else None)
