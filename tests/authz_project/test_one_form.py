@@ -1,5 +1,6 @@
 """Facts, times and numbers have one form on all pages of the admin; what is used most comes first."""
 
+import json
 import re
 
 import pytest
@@ -21,6 +22,7 @@ resource Repo { permissions = ["read"]; roles = ["owner"]; "read" if "owner"; }
 test "one" { setup { has_role(User{"ann"}, "owner", Repo{"r"}); } assert allow(User{"ann"}, "read", Repo{"r"}); }
 """
 FACT = 'has_role(User:ann, "owner", Repo:r)'
+ASKED = {"actor_type": "User", "actor_id": "ann", "action": "read", "resource_type": "Repo", "resource_id": "r"}
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?Z")
 OTHER_TIMES = re.compile(
     r"\d{4}-\d\d-\d\d \d\d:\d\d|\b\d{1,2}:\d\d [ap]\.?m|\b(Jan|Feb|March|April|Aug|Sept|Oct|Nov|Dec)\b\.? \d"
@@ -28,8 +30,15 @@ OTHER_TIMES = re.compile(
 
 
 @pytest.fixture
-def admin(db) -> Client:
+def admin(db, settings, tmp_path) -> Client:
     environment = default_environment()
+    decision = {
+        "time": "2026-11-03T14:02:11.123456Z", "request_id": "r", "environment": environment.pk, "key": "key 1",
+        "endpoint": "authorize", "question": ASKED, "answer": {"allowed": True}, "revision": 2, "policy_version": 1,
+        "microseconds": 412,
+    }  # fmt: skip
+    settings.DECISION_LOG = str(tmp_path / "decisions.jsonl")
+    (tmp_path / "decisions.jsonl").write_text(f"{json.dumps(decision)}\n")
     publishing.publish(environment.pk, POLICY, None)
     store.apply(environment.pk, [Inserts([fact_from_text(FACT)], None)])
     create_key(environment, "billing")
@@ -49,14 +58,15 @@ def page(admin: Client, address: str) -> str:
 PAGES = (
     "/admin/", "/admin/go/policy/", "/admin/go/versions/", "/admin/go/facts/", "/admin/go/history/",
     "/admin/authz_project/apikey/", "/admin/go/ask/?actor=User:ann&action=read&resource=Repo:r&kind=check",
-    "/admin/facts/value/?environment=default&type=User&id=ann",
+    "/admin/facts/value/?environment=default&type=User&id=ann", "/admin/decisions/",
 )  # fmt: skip
 
 
 def test_times_have_one_form(admin):
     shown = {address: page(admin, address) for address in PAGES}
     assert {address: OTHER_TIMES.findall(text) for address, text in shown.items() if OTHER_TIMES.search(text)} == {}
-    assert sum(bool(TIME.search(text)) for text in shown.values()) >= 4
+    assert sum(bool(TIME.search(text)) for text in shown.values()) >= 5
+    assert "2026-11-03T14:02:11Z" in shown["/admin/decisions/"]
 
 
 def test_facts_are_written_as_in_the_documents(admin):
