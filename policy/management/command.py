@@ -209,6 +209,12 @@ class ServiceCommand(BaseCommand):
     """A command of the service. It runs no system checks: Django's own import every page."""
 
     requires_system_checks = ()
+    status = 0  # the exit status, unless it fails
+
+    def run_from_argv(self, argv: list[str]) -> None:
+        super().run_from_argv(argv)
+        if self.status:
+            sys.exit(self.status)
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
         """Return Django's parser, but let our options override those of Django with the same name, as `--version`."""

@@ -1,5 +1,7 @@
 """Words of a question that the policy does not have are named in a header, and by the exit status of `ask`."""
 
+from contextlib import nullcontext
+
 import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
@@ -165,9 +167,9 @@ def test_the_workbench_tells_what_may_be_meant(repos, admin, version):
     ],
 )
 def test_the_exit_status_tells_denied_from_unknown(repos, capsys, words, status):
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(SystemExit) if status else nullcontext() as ended:
         Ask().run_from_argv(["authz", "ask", *words.split()])
-    assert ended.value.code == status
+    assert not status or ended.value.code == status
 
 
 def test_lists_for_people_are_in_natural_order(repos, capsys):

@@ -1,6 +1,5 @@
 """Check access, list actions, resources or actors, and explain decisions."""
 
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
@@ -47,11 +46,6 @@ class Command(PolicyCommand):
         "Check access, or list actions, resources or actors. Values are written as User:alice. Exits with 1 if access "
         "is denied, and with 2 if the request is invalid or names a type or an action that the policy does not have."
     )
-    status = 0
-
-    def run_from_argv(self, argv: list[str]) -> None:
-        super().run_from_argv(argv)
-        sys.exit(self.status)
 
     def handle(self, **options: Any) -> None:
         try:

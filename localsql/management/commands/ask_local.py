@@ -12,6 +12,7 @@ from checks.asking.advice import advice_on_question
 from checks.asking.ask import Asker, Trusted
 from checks.asking.question import Asked, Question, allow
 from checks.explain.explain import Explanation, explain, explanation_to_text
+from checks.management.commands.ask import DENIED, UNKNOWN
 from facts.wire import Fact, action_from_text, fact_from_text, value_from_text
 from localsql import asking
 from localsql.asking import authorize
@@ -90,6 +91,7 @@ class Command(PolicyCommand):
         if text is None or not database:
             raise CommandError("--explain needs --bindings FILE and --database URL.")
         found = explained(Trusted(environment.pk), question, text, database)
+        self.status = UNKNOWN if found.warning else 0 if found.allowed else DENIED
         versions = PolicyVersion.objects.filter(environment=environment, number=found.version or 0)
         filename = versions.values_list("filename", flat=True).first()
         for line in explanation_to_text(found, filename or "", self.stdout.isatty(), given="row or context fact"):

@@ -41,10 +41,12 @@ def explained(request, environment, staff_of, tmp_path):
     file = tmp_path / "bindings.yaml"
     file.write_text(BINDINGS.format(dialect=request.param))
 
-    def explain(actor: str, resource: str, *more: str) -> str:
+    def explain(actor: str, resource: str, *more: str, action: str = "read", status: int = 0) -> str:
         out = io.StringIO()
-        words = [actor, "read", resource, "--explain", "--bindings", str(file), *more]
-        call_command("ask_local", "authorize", *words, "--database", staff.connection_string, stdout=out)
+        words = [actor, action, resource, "--explain", "--bindings", str(file), *more]
+        command = ask_local.Command()
+        call_command(command, "authorize", *words, "--database", staff.connection_string, stdout=out)
+        assert command.status == status
         return out.getvalue()
 
     return explain
@@ -59,11 +61,16 @@ def test_what_rows_allow_is_proved(explained):
 
 
 def test_what_rows_lack_is_told(explained):
-    told = explained("User:ben", "Project:p")
+    told = explained("User:ben", "Project:p", status=1)
     assert told.startswith("denied ")
     assert 'has_relation(Project:p, "org", Org:acme)' in told and 'has_role(User:ben, "owner", Org:acme)' in told
-    told = explained("User:ann", "Project:r")
+    told = explained("User:ann", "Project:r", status=1)
     assert told.startswith("denied ") and "is_closed(Project:r)  the negated condition holds" in told
+
+
+def test_unknown_words_are_told(explained):
+    told = explained("User:ann", "Project:p", action="raed", status=2)
+    assert told.startswith("denied ") and "did you mean `read`?" in told
 
 
 def test_context_facts_count_as_well(explained):
