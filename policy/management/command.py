@@ -205,6 +205,9 @@ PATTERN = "Fact pattern, e.g. `has_role(User:ann, _, Repo:_)`; _ matches anythin
 FILES = "Files of the policy; - for standard input."
 
 
+DENIED, UNKNOWN = 1, 2  # exit statuses of a check; an invalid request is UNKNOWN, too
+
+
 class ServiceCommand(BaseCommand):
     """A command of the service. It runs no system checks: Django's own import every page."""
 

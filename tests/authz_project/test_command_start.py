@@ -118,3 +118,30 @@ def test_all_commands_of_the_service_are_looked_at():
     written = {path.stem for path in ROOT.glob("*/management/commands/*.py")} - {"__init__"}
     begun = {command.split()[0] for command in [*COMMANDS, "serve", *WITH_BINDINGS, *WITH_REQUESTS]}
     assert written == begun - {"help", "createsuperuser"}
+
+
+WORKER = """
+import sys
+import authz_project.wsgi, authz_project.urls
+from django.test import Client
+for page in ("/docs/", "/api/docs", "/api/openapi.json"):
+    assert Client().get(page).status_code == 200
+print(*sorted({name.partition(".")[0] for name in sys.modules} | {name for name in sys.modules if "authz" in name}))
+"""
+OF_NEIGHBOURS = {
+    "mcp", "anyio", "httpx", "scim2_models", "pydantic", "email_validator", "mozilla_django_oidc", "jwt", "requests",
+    "pygls", "lark", "clingo", "opentelemetry", "authz_project.client", "authz_project.mcp_guard",
+    "authz_project.mcp_server", "authz_project.scim", "authz_project.server.follower", "authz_project.sso",
+}  # fmt: skip
+
+
+def test_a_worker_imports_no_neighbour_that_it_does_not_use(tmp_path):
+    variables = os.environ | {
+        "DJANGO_SETTINGS_MODULE": "authz_project.settings", "DATABASE_URL": "", "PYTHONPATH": str(ROOT),
+        "SECRET_KEY": "of this test " * 4,
+    }  # fmt: skip
+    command = [sys.executable, "-c", WORKER]
+    done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    imported = set(done.stdout.split())
+    assert "authz_project.wsgi" in imported and imported & OF_NEIGHBOURS == set()

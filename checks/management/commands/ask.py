@@ -17,7 +17,7 @@ from facts.wire import action_from_text, fact_from_text, name_from_json, value_f
 from policy.active import active_program, program_of_version
 from policy.core.pagination import natural_key
 from policy.errors import AuthzError
-from policy.management.command import PolicyCommand, add_as_of, moment_asked, number
+from policy.management.command import DENIED, UNKNOWN, PolicyCommand, add_as_of, moment_asked, number
 from policy.models import Environment, PolicyVersion
 from policy.moments import Moment
 from policy.rules.program import Program
@@ -36,9 +36,6 @@ VALUES = {
     "list": ("actor", "action", "resource_type"),
     "who": ("action", "resource"),
 }
-
-
-DENIED, UNKNOWN = 1, 2  # exit statuses; an invalid request is UNKNOWN, too
 
 
 class Command(PolicyCommand):

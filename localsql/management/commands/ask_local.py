@@ -12,7 +12,6 @@ from checks.asking.advice import advice_on_question
 from checks.asking.ask import Asker, Trusted
 from checks.asking.question import Asked, Question, allow
 from checks.explain.explain import Explanation, explain, explanation_to_text
-from checks.management.commands.ask import DENIED, UNKNOWN
 from facts.wire import Fact, action_from_text, fact_from_text, value_from_text
 from localsql import asking
 from localsql.asking import authorize
@@ -23,7 +22,7 @@ from localsql.sync.config import ConfigContext, SqlQuery, SyncPattern, config_fr
 from localsql.sync.run import whole
 from localsql.sync.sources import SourceRow, SqlConnection, connected, reading
 from policy.active import active_program
-from policy.management.command import PolicyCommand
+from policy.management.command import DENIED, UNKNOWN, PolicyCommand
 from policy.models import Environment, PolicyVersion
 from policy.values import PRIMITIVES, STRING, Value
 
