@@ -160,8 +160,9 @@ _parameters = {
     "statement_timeout": f"{int(STATEMENT_TIMEOUT * 1000)}ms",
 }
 POSTGRESQL_OPTIONS["options"] = " ".join(f"-c {name}={value}" for name, value in _parameters.items())
-# Behind a pooler that gives each transaction any of its connections, a connection has neither parameters nor prepared
-# statements of its own: `serve` gives the parameters to the role instead (see `authz_project/database.py`).
+# Behind a pooler that gives each transaction any of its connections, a connection has no parameters of its own: `serve`
+# gives them to the role instead (see `authz_project/database.py`). The driver prepares nothing there; the service does
+# if the pooler can (`keeps_prepared` in `policy/core/journal.py`).
 _pooled = {"options": "", "prepare_threshold": None}
 
 

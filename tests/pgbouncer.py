@@ -1,19 +1,25 @@
-"""PgBouncer in transaction mode before a PostgreSQL, for one test run."""
+"""PgBouncer in transaction mode before a PostgreSQL, for one test run.
+
+The system's program, as old as it may be, prepares no statements. From 1.21 on they can be prepared by protocol: such a
+program is used as well if it is the system's, or if the variable PGBOUNCER_NEWER has its path.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 
 import psycopg
 import pytest
 
-from tests.postgresql import Server, free_port
-from tests.replicas.cluster import wait_for
+from tests.postgresql import START_WITHIN, Server, free_port
 
 CONFIG = """
 [databases]
@@ -26,8 +32,10 @@ auth_type = any
 admin_users = postgres
 pool_mode = transaction
 default_pool_size = {connections}
-max_client_conn = 1000
+max_client_conn = 2000
 """
+PREPARES = (1, 21)  # the first version that can prepare statements
+PREPARED = 200  # statements of a connection: the default from 1.24 on
 
 
 class Pooler:
@@ -51,20 +59,43 @@ class Pooler:
         return True
 
 
+def has_newer() -> bool:
+    """Return whether there is a program that can prepare statements."""
+    return any(version_of(each) >= PREPARES for each in _programs())
+
+
+def _programs() -> list[str]:
+    """Return the programs that there are, those to take first where nothing is to be prepared."""
+    found = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
+    return [each for each in (found, os.environ.get("PGBOUNCER_NEWER")) if each]
+
+
+@cache
+def version_of(program: str) -> tuple[int, ...]:
+    told = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
+    return tuple(map(int, re.search(r"(\d+)\.(\d+)", told).groups()))
+
+
 @contextmanager
-def pooler(server: Server, connections: int = 20) -> Iterator[Pooler]:
-    program = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
+def pooler(server: Server, connections: int = 20, prepares: bool = False) -> Iterator[Pooler]:
+    program = next((each for each in _programs() if not prepares or version_of(each) >= PREPARES), None)
     if program is None:
         (pytest.fail if os.environ.get("CI") else pytest.skip)("PgBouncer is not installed")
     port = free_port()
     file = server.folder / "pgbouncer.ini"  # where the server's user may read it: PgBouncer refuses to run as root
-    file.write_text(CONFIG.format(server=server.port, port=port, connections=connections))
+    text = CONFIG.format(server=server.port, port=port, connections=connections)
+    if version_of(program) >= PREPARES:
+        text += f"max_prepared_statements = {PREPARED if prepares else 0}\n"
+    file.write_text(text)
     file.chmod(0o644)
     with file.with_suffix(".log").open("wb") as log:
         process = subprocess.Popen([program, file], stdout=log, stderr=log, cwd=server.folder, **server.identity)
     made = Pooler(server, port, process)
     try:
-        wait_for(made.is_up, "the pooler takes connections", file.with_suffix(".log").read_text)
+        until = time.monotonic() + START_WITHIN
+        while not made.is_up():
+            assert time.monotonic() < until, file.with_suffix(".log").read_text()
+            time.sleep(0.02)
         yield made
     finally:
         process.send_signal(signal.SIGINT)

@@ -18,7 +18,7 @@ from pathlib import Path
 import psycopg
 
 START_WITHIN = 30  # seconds
-ANY = ("max_connections=200", "listen_addresses=127.0.0.1")
+ANY = ("listen_addresses=127.0.0.1",)
 FORGETFUL = ("fsync=off", "synchronous_commit=off", "full_page_writes=off")  # quick, and lost with the machine
 
 
@@ -99,10 +99,11 @@ class Server:
         return found
 
 
-def start(durable: bool = False) -> Server | None:
+def start(durable: bool = False, connections: int = 200) -> Server | None:
     """A running server, or None where there are no programs to run."""
+    wanted = (*ANY, f"max_connections={connections}", *(() if durable else FORGETFUL))
     for programs in _programs():
-        server = _start(programs, ANY if durable else (*ANY, *FORGETFUL))
+        server = _start(programs, wanted)
         if server is not None:
             return server
     return None

@@ -144,7 +144,7 @@ def limited(raw: psycopg.Connection, seconds: float) -> Iterator[None]:
 
 
 def is_pooled(raw: psycopg.Connection) -> bool:
-    """Return whether each transaction may have another server connection, which has prepared nothing."""
+    """Return whether each transaction may have another server connection."""
     return raw.prepare_threshold is None
 
 
@@ -160,9 +160,10 @@ def can_run(raw: psycopg.Connection) -> bool:
 def rows(raw: psycopg.Connection, sql: str, values: Sequence[object]) -> list[tuple]:
     written = [_written(value) for value in values]
     found, last = _fetched(raw, sql, written)
-    if _is_forgotten(last) and raw.pgconn.transaction_status == TransactionStatus.IDLE:
+    if _is_forgotten(last):
         _forget(raw)
-        found, last = _fetched(raw, sql, written)
+        if raw.pgconn.transaction_status == TransactionStatus.IDLE:
+            found, last = _fetched(raw, sql, written)
     _good(raw, last, ExecStatus.TUPLES_OK)
     return found
 
@@ -173,7 +174,7 @@ def _begin_snapshot(raw: psycopg.Connection) -> None:
     The driver drops all prepared statements, including ours, when a transaction is rolled back. A missing one would
     abort the snapshot, so this first statement detects that, and the transaction is begun again.
     """
-    if is_pooled(raw):
+    if is_pooled(raw):  # the driver prepares and drops nothing then
         _good(raw, _executed(raw, _BEGIN), ExecStatus.COMMAND_OK)
         return
     _names_of(raw)
@@ -234,7 +235,7 @@ def _next(raw: psycopg.Connection) -> PGresult | None:
 
 def _fetched(raw: psycopg.Connection, sql: str, values: list[bytes | None]) -> tuple[list[tuple], PGresult]:
     """Run a statement; return its rows, and the last result, which tells whether these are all."""
-    if is_pooled(raw):
+    if not journal.keeps_prepared(raw):
         raw.pgconn.send_query_params(sql.encode(), values)
         return _received(raw)
     names = _names_of(raw)
@@ -293,13 +294,15 @@ def _is_forgotten(result: PGresult) -> bool:
 def _names_of(raw: psycopg.Connection) -> StatementNames:
     names = _names.get(raw)
     if names is None:
-        _executed(raw, b"PREPARE nothing AS SELECT")  # prepared first: while it exists, all others do
+        if not is_pooled(raw):
+            _executed(raw, b"PREPARE nothing AS SELECT")  # prepared first: while it exists, all others do
         names = _names[raw] = OrderedDict()
     return names
 
 
 def _forget(raw: psycopg.Connection) -> None:
     del _names[raw]
+    journal.forget_prepared(raw)
     _names_of(raw)
 
 
@@ -307,7 +310,10 @@ def _remember(raw: psycopg.Connection, names: StatementNames, sql: str) -> None:
     names[sql] = None
     if len(names) > MOST_PREPARED:
         _, oldest = names.popitem(last=False)
-        if oldest is not None:
+        if oldest is not None and is_pooled(raw):  # a pooler does not read statements
+            raw.pgconn.send_close_prepared(oldest)
+            _awaited(raw)
+        elif oldest is not None:
             _executed(raw, b"DEALLOCATE " + oldest)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -356,20 +357,14 @@ def in_one_trip(statements: Sequence[SqlWithValues]) -> Results | None:
     driver: Any = connection.Database  # type: ignore[attr-defined]  # psycopg, not imported where it is not needed
     has_begun = raw.pgconn.transaction_status != driver.pq.TransactionStatus.IDLE
     with connection.wrap_database_errors:
-        raw.pgconn.enter_pipeline_mode()
-        try:
-            _send(raw, statements, has_begun)
-            results = raw.wait(_received(raw.pgconn, driver))
-            raw.pgconn.exit_pipeline_mode()
-        except BaseException:
-            raw.close()  # nobody knows what it would answer next
-            raise
+        is_kept = keeps_prepared(raw)
+        results = _piped(raw, partial(_send, raw, statements, has_begun, is_kept))
         wanted = driver.pq.ExecStatus.COMMAND_OK, driver.pq.ExecStatus.TUPLES_OK
         wrong = next((each for each in results if each.status not in wanted), None)
         if wrong is not None:
             error = driver.errors.error_from_result(wrong)
             if error.sqlstate == _FORGOTTEN:  # the driver drops all when a transaction is rolled back
-                _prepared.pop(raw, None)
+                forget_prepared(raw)
             if has_begun:
                 raise StatementForgotten if error.sqlstate == _FORGOTTEN else error
             return None
@@ -382,29 +377,55 @@ def in_one_trip(statements: Sequence[SqlWithValues]) -> Results | None:
 _FORGOTTEN = "26000"  # PostgreSQL's code for a prepared statement that does not exist
 _prepared: WeakKeyDictionary[Any, dict[str, bytes]] = WeakKeyDictionary()  # by connection: names of statements, by SQL
 _names = count(1)
+_keeps: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()  # by connection of a pooler: whether it has them prepared
+
+
+def keeps_prepared(raw: Any) -> bool:
+    """Return whether a statement that is prepared by protocol can be run in each later transaction.
+
+    A pooler may give each transaction another connection to the server. PgBouncer from 1.21 on prepares the statements
+    there, under names of its own, by which it is recognized (unless its `max_prepared_statements` is 0). Without a
+    pooler, the driver has a `prepare_threshold`.
+    """
+    if raw.prepare_threshold is not None:
+        return True
+    if raw not in _keeps:
+        can_close = sys.modules["psycopg"].capabilities.has_send_close_prepared()
+        _keeps[raw] = can_close and _piped(raw, partial(_probe, raw.pgconn))[1].get_value(0, 0) == b"0"
+    return _keeps[raw]
+
+
+def _probe(pgconn: Any) -> None:
+    """Prepare a statement that counts those of its own name, and run it."""
+    pgconn.send_prepare(b"authz_probe", b"SELECT count(*) FROM pg_prepared_statements WHERE name = 'authz_probe'")
+    pgconn.send_query_prepared(b"authz_probe", ())
+    pgconn.send_close_prepared(b"authz_probe")
+
+
+def forget_prepared(raw: Any) -> None:
+    _prepared.pop(raw, None)
+    _keeps.pop(raw, None)
 
 
 class StatementForgotten(Exception):
     """A prepared statement does not exist any more: the transaction can be retried."""
 
 
-def _send(raw: Any, statements: Sequence[SqlWithValues], has_begun: bool) -> None:
+def _send(raw: Any, statements: Sequence[SqlWithValues], has_begun: bool, is_kept: bool) -> None:
     """Send the statements, after what is prepared for the first time. Without BEGIN, all is one transaction, too."""
     written = [[None if value is None else str(value).encode() for value in values] for _, values in statements]
     names = _prepared.setdefault(raw, {})
-    is_pooled = raw.prepare_threshold is None  # each transaction may have another server connection
     for sql, _ in statements:
-        if not is_pooled and sql not in names:
+        if is_kept and sql not in names:
             names[sql] = b"change_%d" % next(_names)
             raw.pgconn.send_prepare(names[sql], _numbered(sql))
     for (sql, _), values in zip(statements, written):
-        if is_pooled:
-            raw.pgconn.send_query_params(_numbered(sql), values)
-        else:
+        if is_kept:
             raw.pgconn.send_query_prepared(names[sql], values)
+        else:
+            raw.pgconn.send_query_params(_numbered(sql), values)
     if has_begun:
         raw.pgconn.send_query_params(b"COMMIT", ())
-    raw.pgconn.pipeline_sync()
 
 
 @cache
@@ -412,6 +433,20 @@ def _numbered(sql: str) -> bytes:
     """Return the SQL with numbered parameters."""
     first, *more = sql.split("%s")
     return "".join([first, *(f"${number}{text}" for number, text in enumerate(more, 1))]).encode()
+
+
+def _piped(raw: Any, send: Callable[[], None]) -> list[Any]:
+    """Return the results of all that `send` sends, in one round trip."""
+    raw.pgconn.enter_pipeline_mode()
+    try:
+        send()
+        raw.pgconn.pipeline_sync()
+        results: list[Any] = raw.wait(_received(raw.pgconn, sys.modules["psycopg"]))
+        raw.pgconn.exit_pipeline_mode()
+    except BaseException:
+        raw.close()  # nobody knows what it would answer next
+        raise
+    return results
 
 
 def _received(pgconn: Any, driver: Any) -> Generator[Any, Any, list[Any]]:

@@ -1,15 +1,22 @@
-"""The service behind PgBouncer in transaction mode: each transaction may have another connection to the server."""
+"""The service behind PgBouncer in transaction mode: each transaction may have another connection to the server.
+
+All is tested without prepared statements and, where there is a PgBouncer that has them, with them.
+"""
 
 import json
 import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
+import psycopg
 import pytest
 from django.core.exceptions import ImproperlyConfigured
+from psycopg.pq import ExecStatus
 
 from authz_project.settings import database_from_url
+from checks.asking import postgresql as asking
 from tests import pgbouncer, postgresql
 from tests.checks import decisions
 from tests.checks.conftest import about, fact
@@ -18,16 +25,23 @@ from tests.service import ROOT, start_service
 
 CASES = json.loads((ROOT / "tests" / "cases" / "wire.json").read_text())["cases"]
 DECISIONS = json.loads((ROOT / "tests" / "cases" / "decisions.json").read_text())[::16]
+OPENED = 2 * (8 + 16)  # connections of the service: for questions, and for changes
 CONNECTIONS = 4  # of the pooler to the server; the service opens many more to the pooler
 POLICY = 'actor User {} resource Doc { roles = ["reader"]; permissions = ["read"]; "read" if "reader"; }'
 
 
+@pytest.fixture(scope="module", params=["as is", "prepares"] if pgbouncer.has_newer() else ["as is"])
+def prepares(request) -> bool:
+    """Whether the pooler prepares statements."""
+    return request.param == "prepares"
+
+
 @pytest.fixture(scope="module")
-def pooler():
+def pooler(prepares):
     server = postgresql.start()
     if server is None:
         pytest.fail("no PostgreSQL can be started here")
-    with pgbouncer.pooler(server, CONNECTIONS) as made:
+    with pgbouncer.pooler(server, CONNECTIONS, prepares) as made:
         server.create("pooled")
         yield made
     server.stop()
@@ -74,6 +88,54 @@ def test_many_connections_share_few(pooled):
 
     with ThreadPoolExecutor(24) as clients:
         assert all(clients.map(write_and_ask, range(48)))
+
+
+def test_statements_are_prepared_if_the_pooler_can(pooler, pooled, prepares):
+    client = pooled.fresh_client()
+    client.post("/policy", {"src": POLICY})
+    for number in range(100):
+        client.post("/facts", fact("has_role", f"User:u{number}", "reader", "Doc:d"))
+        client.post("/authorize", about(f"User:u{number}", "Doc:d", action="read"))
+    with ExitStack() as stack:  # all of the pooler's connections
+        connections = [stack.enter_context(psycopg.connect(pooler.url("pooled", ""))) for _ in range(CONNECTIONS)]
+        found = [each.execute("SELECT name FROM pg_prepared_statements").fetchall() for each in connections]
+    names = {name.rstrip("0123456789") for rows in found for (name,) in rows}
+    assert names == ({"PGBOUNCER_"} if prepares else set())
+
+
+def test_what_was_not_asked_for_longest_makes_room(pooler, pooled, prepares, monkeypatch):
+    monkeypatch.setattr(asking, "MOST_PREPARED", 3)
+    with psycopg.connect(pooler.url("pooled", ""), autocommit=True, prepare_threshold=None) as raw:
+        names = []
+        for _ in range(2):
+            for number in range(5):
+                for _ in range(2):
+                    assert asking.rows(raw, f"SELECT {number}", []) == [(number,)]
+                    names += [name for name in asking._names.get(raw, {}).values() if name]
+        if not prepares:
+            assert names == []
+            return
+        gone, *_, kept = names
+        assert raw.pgconn.exec_prepared(kept, []).get_value(0, 0) == b"4"
+        assert raw.pgconn.exec_prepared(gone, []).status == ExecStatus.FATAL_ERROR
+
+
+def test_a_pooler_may_stop_to_prepare(pooler, pooled, prepares):
+    """A changed `max_prepared_statements` breaks open connections: each at most one request, which can be retried."""
+    client = pooled.fresh_client()
+    client.post("/policy", {"src": POLICY})
+    for value in [0, pgbouncer.PREPARED] if prepares else []:
+        pooler.console(f"SET max_prepared_statements = {value}")
+        failed = 0
+        for number in range(100):
+            grant = fact("has_role", f"User:u{value}-{number}", "reader", "Doc:d")
+            question = about(f"User:u{value}-{number}", "Doc:d", action="read")
+            for path, body in (("/facts", grant), ("/authorize", question)):
+                while (told := client.post(path, body)).status_code == 503:
+                    failed += 1
+                told.raise_for_status()
+            assert told.json() == {"allowed": True}
+        assert failed <= OPENED
 
 
 def commanded(pooler, *arguments: str) -> str:

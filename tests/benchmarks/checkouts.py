@@ -9,7 +9,9 @@ PostgreSQL's; it is what to go by while the machine has other things to do. Ever
 statement by hand says of it.
 
 The same checkout may be both sides, with other options of `serve` or by another Python:
-`. --options "--threads 2" --others "--threads 4"`, `. --python ~/python3.13/bin/python`.
+`. --options "--threads 2" --others "--threads 4"`, `. --python ~/python3.13/bin/python`. Or this one runs behind
+PgBouncer, whose processor time then counts as the database's:
+`. --database postgres --pooled 20 --options "--threads 100" --others "--threads 100" --clients 200`.
 """
 
 from __future__ import annotations
@@ -30,7 +32,6 @@ from tests.benchmarks.kinds import Kind, kinds
 from tests.benchmarks.served import How, Served, served
 from tests.service import ROOT
 
-COUNTS = (1, 8)  # clients
 HEAD = f"{'':34}{'clients':>8}{'server':>9}{'database':>10}{'together':>10}{'p50':>8}{'p99':>8}{'/s':>8}"
 
 
@@ -41,7 +42,7 @@ def main() -> None:
             stack.enter_context(served(asked.database, Size(asked.facts), how=how))
             for how in (
                 How(asked.other.resolve(), sys.executable, tuple(asked.others.split())),
-                How(ROOT, asked.python, tuple(asked.options.split())),
+                How(ROOT, asked.python, tuple(asked.options.split()), asked.pooled),
             )
         ]
         other, mine = sides
@@ -49,7 +50,7 @@ def main() -> None:
         print(HEAD)
         for kind in kinds(mine, asked.only):
             requests = [sent_with(other.key, mine.key, kind), kind.requests]
-            for count in COUNTS:
+            for count in asked.clients:
                 show(kind.name, count, measured(sides, requests, count, asked.turns, asked.seconds))
 
 
@@ -61,6 +62,8 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--only", default="direct role", help="part of a question's name")
     parser.add_argument("--turns", type=int, default=8)
     parser.add_argument("--seconds", type=float, default=1.0, help="for each turn")
+    parser.add_argument("--clients", type=int, nargs="+", default=[1, 8])
+    parser.add_argument("--pooled", type=int, default=0, help="connections of a PgBouncer to the database of this one")
     parser.add_argument("--options", default="", help="of this one's `serve`")
     parser.add_argument("--others", default="", help="of the other's")
     parser.add_argument("--python", default=sys.executable, help="that this one is served by")
@@ -106,21 +109,19 @@ def measured(
 
 
 def turn(side: Served, clients: Clients, requests: list[Request], seconds: float, result: Measured) -> None:
-    server, database = used(psutil.Process(side.service.process.pid)), used(side.postgresql)
+    server, database = used(psutil.Process(side.service.process.pid)), used(side.postgresql, side.pooler)
     asked = clients.ask(requests, seconds)
     answers = len(asked.times)
     result.server.append((used(psutil.Process(side.service.process.pid)) - server) / answers * 1e6)
-    result.database.append((used(side.postgresql) - database) / answers * 1e6)
+    result.database.append((used(side.postgresql, side.pooler) - database) / answers * 1e6)
     result.rates.append(answers / asked.seconds)
     result.times += asked.times
 
 
-def used(process: psutil.Process | None) -> float:
-    """Seconds of a processor, by a process and those that it started."""
-    if process is None:
-        return 0.0
-    times = [each.cpu_times() for each in (process, *process.children(recursive=True))]
-    return sum(each.user + each.system for each in times)
+def used(*processes: psutil.Process | None) -> float:
+    """Seconds of a processor, by processes and those that they started."""
+    all_of = [part for each in processes if each for part in (each, *each.children(recursive=True))]
+    return sum(sum(each.cpu_times()[:2]) for each in all_of)
 
 
 # ---- showing --------------------------------------------------------------------------------------------------------

@@ -10,14 +10,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
 import psycopg
 
-from tests import postgresql
+from tests import pgbouncer, postgresql
 from tests.benchmarks.database import Database, opened
 from tests.benchmarks.generate import POLICY, Fact, Size, facts_of, line_of
 from tests.faults.limits import workers_of
@@ -28,11 +28,15 @@ VARIABLES = {"DJANGO_SETTINGS_MODULE": "tests.benchmarks.settings", "SECRET_KEY"
 
 @dataclass(frozen=True)
 class How:
-    """Which checkout is served, by which interpreter, and with which options of `serve`."""
+    """Which checkout is served, by which interpreter, and with which options of `serve`.
+
+    `pooled`: through a PgBouncer with so many connections, which prepares statements if there is one that can.
+    """
 
     root: Path = ROOT
     python: str = sys.executable
     options: tuple[str, ...] = ()
+    pooled: int = 0
 
 
 @dataclass
@@ -47,6 +51,7 @@ class Served:
     database: Database
     loading: tuple[float, float]
     postgresql: psutil.Process | None = None
+    pooler: psutil.Process | None = None
     how: How = field(default_factory=How)
 
     @property
@@ -78,19 +83,26 @@ def served(
     """A server over so many facts on "sqlite" or "postgres", both as durable as in production."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        url, process = f"sqlite:///{folder / 'facts.sqlite3'}", None
+        url, process, pool = f"sqlite:///{folder / 'facts.sqlite3'}", None, None
         if kind == "postgres":
-            server = postgresql.start(durable=True)
+            server = postgresql.start(durable=True, connections=1000)
             if server is None:
                 raise SystemExit("no PostgreSQL can be started here")
             stack.callback(server.stop)
             url, process = server.create("benchmark"), psutil.Process(server.process.pid)
+            if how.pooled:
+                pool = stack.enter_context(pgbouncer.pooler(server, how.pooled, pgbouncer.has_newer()))
         os.environ |= VARIABLES | {"DATABASE_URL": url}  # for what of the product is used in this process
-        service = started_service(folder, url, how)
+        if pool is not None:
+            with suppress(RuntimeError):  # the first `serve` asks to run this command
+                started_service(folder, pool.url("benchmark"), how)
+            pool.console("RECONNECT")
+        service = started_service(folder, pool.url("benchmark") if pool else url, how)
         key = re.search(r"e_default_\w+", service.log.read_text())[0]
         loading = filled(folder, url, size, facts, how)
         database = stack.enter_context(opened(url))
-        result = Served(folder, url, size, service, key, database, loading, process, how)
+        between = psutil.Process(pool.process.pid) if pool else None
+        result = Served(folder, url, size, service, key, database, loading, process, between, how)
         stack.callback(lambda: result.service.stop())
         yield result
 
