@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
+import os
 import random
 import re
 import secrets
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -31,6 +33,7 @@ import psutil
 import requests
 
 from tests import postgresql
+from tests.benchmarks import generate
 from tests.service import ROOT, Client, Service, start_service
 
 POLICY = """
@@ -286,24 +289,34 @@ HAPPENS = [
 
 # ---- figures -------------------------------------------------------------------------------------------------------
 
-MEASURED, RATE = 15.0, 60  # seconds, and changes a second
+MEASURED, TURNS = 15.0, 2  # seconds; less than the timeout of idle connections
+RATE, WRITERS = 200, 4  # changes a second, by so many at once
 
 
 def measure(servers: Servers, facts: int, followers: int) -> None:
-    servers.fill(facts)
+    lines = servers.folder / "facts.jsonl"
+    with lines.open("wb") as file:
+        file.writelines(map(generate.line_of, generate.facts_of(generate.Size(facts))))
+    servers.at_main.post("/policy", {"src": generate.POLICY, "filename": ""}).raise_for_status()
+    servers.manage("load_facts", str(lines))
     before, started = processor(servers.main), time.monotonic()
     servers.start_follower()
     servers.await_stored(lambda found: found["is_complete"], within=1_000)
     took = time.monotonic() - started
     mine, its = processor(servers.follower), processor(servers.main) - before
-    print(f"copy of {facts:,} facts: {took:.1f} s; processor time {mine:.1f} s, main service {its:.1f} s")
-    print(f"without others: {_under_changes(servers)}")
-    with multiprocessing.Pool(1, _follow_as_many, (servers.main.origin, servers.key, followers)):
+    print(f"copy of {facts:,} facts: {took:.1f} s; processor time {mine:.1f} s, main service {its:.1f} s", flush=True)
+    with multiprocessing.Pool(1, _follow_as_many, (servers.main.origin, servers.key, followers)) as others:
+        (process,) = multiprocessing.active_children()
         time.sleep(10)
-        print(f"{followers} more followers: {_under_changes(servers)}")
+        for _ in range(TURNS):
+            print(f"{followers} more followers: {_under_changes(servers)}", flush=True)
+            os.kill(process.pid, signal.SIGSTOP)
+            print(f"one follower: {_under_changes(servers)}", flush=True)
+            os.kill(process.pid, signal.SIGCONT)
         before = processor(servers.main)
         time.sleep(MEASURED)
         print(f"without changes: {(processor(servers.main) - before) / MEASURED:.1%} of a core")
+        others.terminate()
 
 
 def processor(service: Service) -> float:
@@ -313,20 +326,31 @@ def processor(service: Service) -> float:
 
 def _under_changes(servers: Servers) -> str:
     """Make changes for a while; return how late they are at the follower, and what the main service takes."""
-    before, started, late = processor(servers.main), time.monotonic(), []
-    session = requests.Session()
-    session.headers["Authorization"] = f"Bearer {servers.key}"
-    for number in range(int(MEASURED * RATE)):
-        body = [{"inserts": [role(secrets.token_hex(8), "reader", "1")]}]
-        made = session.post(f"{servers.main.origin}/api/batch", json=body)
-        if number % 100 == 0:
-            at, offset = time.monotonic(), int(made.headers["OsoOffset"])
-            servers.await_stored(lambda found, offset=offset: found["offset"] >= offset)
-            late.append(time.monotonic() - at)
-        time.sleep(max(0.0, started + number / RATE - time.monotonic()))
-    took = time.monotonic() - started
-    share = (processor(servers.main) - before) / took
-    return f"{share:.1%} of a core; changes are {sorted(late)[len(late) // 2]:.2f} s late, at most {max(late):.2f} s"
+    before, started = processor(servers.main), time.monotonic()
+    made: list[tuple[int, float]] = []  # revisions, and when they were acknowledged
+    arrived: list[tuple[int, float]] = []  # the same of the follower
+    writers = [threading.Thread(target=_write, args=(servers, started, each, made)) for each in range(WRITERS)]
+    for each in writers:
+        each.start()
+    while len(made) < MEASURED * RATE or arrived[-1][0] < max(made)[0]:
+        assert time.monotonic() < started + MEASURED + WITHIN, "changes do not arrive"
+        time.sleep(0.01)
+        arrived.append((servers.stored()["offset"], time.monotonic()))
+    took, used = time.monotonic() - started, processor(servers.main) - before
+    late = sorted(next(at for offset, at in arrived if offset >= revision) - since for revision, since in made)
+    p50, p99 = (late[int(len(late) * share)] for share in (0.5, 0.99))
+    rate = len(made) / (max(at for _, at in made) - started)
+    return f"{used / took:.1%} of a core at {rate:.0f} changes a second; late by {p50:.2f} s (p50), {p99:.2f} s (p99)"
+
+
+def _write(servers: Servers, started: float, first: int, made: list[tuple[int, float]]) -> None:
+    with requests.Session() as session:
+        session.headers["Authorization"] = f"Bearer {servers.key}"
+        for number in range(first, int(MEASURED * RATE), WRITERS):
+            time.sleep(max(0.0, started + number / RATE - time.monotonic()))
+            body = [{"inserts": [role(secrets.token_hex(8), "viewer", "doc-1")]}]
+            answer = session.post(f"{servers.main.origin}/api/batch", json=body)
+            made.append((int(answer.headers["OsoOffset"]), time.monotonic()))
 
 
 def _follow_as_many(origin: str, key: str, followers: int) -> None:
