@@ -6,6 +6,12 @@ The facts are those of companies side by side, 10,000 each: what one service hol
 company is loaded by `load_facts`, the others are made from it by SQL, with ids of their own. Questions are about
 companies drawn by lot. Their time is that of a processor, of this process and of PostgreSQL's, and beside it what a
 caller waits.
+
+    python -m tests.benchmarks.scale --model
+    python -m tests.benchmarks.scale --spread [--tenants 10000] [--skew 0.8] [--seed 1]
+
+The first computes from the measured constants how many servers facts and queries need. The second simulates tenants of
+skewed sizes over 3 to 300 servers: how full the fullest becomes, and how often a tenant moves.
 """
 
 from __future__ import annotations
@@ -17,6 +23,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from itertools import product
+from math import ceil, inf
 from pathlib import Path
 from random import Random
 from statistics import median
@@ -36,6 +44,9 @@ NAMES = ("a0", "a1", "a2", "a3", "a4")
 
 def main() -> int:
     options = parsed()
+    if options.model or options.spread:
+        print("\n".join(model() if options.model else spread(options.tenants, options.skew, options.seed)))
+        return 0
     with tempfile.TemporaryDirectory(dir=options.folder) as folder, database(options.database, folder) as url:
         standalone.set_up(url)
         Scale(options.database).run(options.sizes)
@@ -47,6 +58,11 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--database", choices=("sqlite", "postgres"), default="postgres")
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
     parser.add_argument("--folder", help="where there is room: 60 GB for 100 million facts")
+    parser.add_argument("--model", action="store_true", help="how many servers are needed")
+    parser.add_argument("--spread", action="store_true", help="simulate tenants over servers")
+    parser.add_argument("--tenants", type=int, default=10_000)
+    parser.add_argument("--skew", type=float, default=0.8, help="the exponent of Zipf's law")
+    parser.add_argument("--seed", type=int, default=1)
     return parser.parse_args()
 
 
@@ -146,7 +162,7 @@ class Scale:
         yield f"memory of the process that answers: {self.backend.memory_info().rss / 1e6:.0f} MB"
 
     def depth(self, index: str) -> str:
-        if index == "fact" or not self.has_pageinspect():
+        if index == "authz_fact" or not self.has_pageinspect():
             return ""
         return f", {self.rows(f'''SELECT level FROM bt_metap('{index}')''')[0][0] + 1} levels"
 
@@ -171,11 +187,14 @@ class Scale:
             yield f"{name:34} {median(spent):8,.0f} us of processor time, {median(waited):8,.0f} us in all"
 
     def questions(self) -> dict[str, Callable[[Random], object]]:
+        from authz_project.keys import create_key
         from checks.asking import ask
         from checks.asking.ask import Trusted
         from checks.asking.question import Asked, allow
+        from policy.active import caller_of_hash
         from policy.models import default_environment
 
+        key, _ = create_key(default_environment())
         asker = Trusted(default_environment().pk)
         size = Size(COMPANY)
 
@@ -207,6 +226,7 @@ class Scale:
             "authorize, groups and folders": may("comment", "Doc", size.docs),
             "list of projects": which("read", "Project"),
             "list of documents by folders": which("read", "Doc"),
+            "environment of a key": lambda rng: caller_of_hash(key.hash, None),
         }
 
     def used(self) -> float:
@@ -221,6 +241,143 @@ class Scale:
                 cursor.execute("SET statement_timeout = 0")
             cursor.execute(statement)
             return cursor.fetchall() if cursor.description else []
+
+
+# ---- how many servers --------------------------------------------------------------------------------------------
+# Measured; docs/scale.md names the program of each. Microseconds are of a processor.
+
+BYTES_A_FACT = 395  # on PostgreSQL, with its indexes
+QUESTION_AT_SERVICE, QUESTION_AT_DATABASE = 370, 100  # microseconds of a direct check
+CHANGE_AT_DATABASE = 370  # microseconds of a change of one fact
+LOOK_UP = 130  # microseconds to look up the environment of a key, which processes then keep
+MOVE_SECONDS = 2.7  # for an environment's schema to move to another server, under load
+
+# Assumed: what a server is, and what is asked of it.
+CORES, USED = 16, 0.6  # of a server, and how busy they may be
+MOST_FACTS = 1_000_000_000  # of a server: 0.4 TB, and as much room again
+CHANGED, UNKNOWN = 0.01, 0.01  # for each query: changes, and look-ups
+
+
+def model() -> Iterator[str]:
+    yield (
+        "| facts | queries per second | disk, GB | database servers | because of | cores of all for changes"
+        " | cores for look-ups | service servers |"
+    )
+    yield "|---|---|---|---|---|---|---|---|"
+    for facts, rate in product((10**6, 10**9, 10**12), (10**4, 10**6)):
+        server = CORES * USED * 1e6  # microseconds of a processor in a second
+        changes, look_ups = rate * CHANGED * CHANGE_AT_DATABASE, rate * UNKNOWN * LOOK_UP
+        wanted = {"facts": facts / MOST_FACTS, "queries": (rate * QUESTION_AT_DATABASE + changes + look_ups) / server}
+        bound = max(wanted, key=wanted.__getitem__)
+        yield (
+            f"| {facts:,} | {rate:,} | {facts * BYTES_A_FACT / 1e9:,.1f} | {ceil(wanted[bound]):,}"
+            f" | {bound if wanted[bound] > 1 else ''} | {changes / 1e6:.2f} | {look_ups / 1e6:.2f}"
+            f" | {ceil(rate * QUESTION_AT_SERVICE / server):,} |"
+        )
+
+
+# ---- tenants over servers ----------------------------------------------------------------------------------------
+
+FACTS = 1_000_000_000
+DAYS = 90
+LEAVE = 0.002  # share of tenants that leave on a day; as many come
+GROWTH, UNEVEN = 0.003, 0.03  # by which a tenant grows on a day, and how unevenly
+ROOM = 1.1  # how full a server may be, as a multiple of the mean, until tenants are moved away
+SERVERS = (3, 10, 30, 100, 300)
+
+
+class Tenants:
+    """Tenants on servers; each is on one."""
+
+    def __init__(self, servers: int, tenants: int, skew: float, seed: int):
+        self.lot = Random(seed)
+        total = sum(rank**-skew for rank in range(1, tenants + 1))
+        self.drawn = [max(1, round(FACTS * rank**-skew / total)) for rank in range(1, tenants + 1)]
+        self.servers: list[dict[int, int]] = [{} for _ in range(servers)]  # of each, the facts of its tenants
+        self.full = [0] * servers
+        self.place: dict[int, int] = {}
+        self.moves = self.moved = self.made = 0
+        for size in self.lot.sample(self.drawn, tenants):
+            self.come(size)
+
+    def come(self, size: int) -> None:
+        self.put(self.made, size, min(range(len(self.full)), key=self.full.__getitem__))
+        self.made += 1
+
+    def put(self, tenant: int, size: int, server: int) -> None:
+        self.servers[server][tenant] = size
+        self.full[server] += size
+        self.place[tenant] = server
+
+    def take(self, tenant: int) -> int:
+        server = self.place.pop(tenant)
+        size = self.servers[server].pop(tenant)
+        self.full[server] -= size
+        return size
+
+    def move(self, tenant: int, server: int) -> None:
+        size = self.take(tenant)
+        self.put(tenant, size, server)
+        self.moves += 1
+        self.moved += size
+
+    def day(self) -> None:
+        """Let tenants leave, come, and grow."""
+        for tenant in self.lot.sample(sorted(self.place), round(len(self.place) * LEAVE)):
+            self.take(tenant)
+            self.come(self.lot.choice(self.drawn))
+        for tenant, server in list(self.place.items()):
+            size = self.take(tenant)
+            self.put(tenant, max(1, round(size * (1 + self.lot.gauss(GROWTH, UNEVEN)))), server)
+
+    def balance(self) -> None:
+        """Move tenants from servers that are too full to the emptiest, while that makes the fullest less full."""
+        most = ROOM * self.mean
+        for server in sorted(range(len(self.full)), key=self.full.__getitem__, reverse=True):
+            while self.full[server] > most:
+                emptiest = min(range(len(self.full)), key=self.full.__getitem__)
+                room = (self.full[server] - self.full[emptiest]) // 2
+                fitting = [(size, tenant) for tenant, size in self.servers[server].items() if size <= room]
+                if not fitting:
+                    break
+                self.move(max(fitting)[1], emptiest)
+
+    @property
+    def mean(self) -> float:
+        return sum(self.full) / len(self.full)
+
+    def fullest(self, most: float = inf) -> float:
+        """As a multiple of the mean; of the servers without a tenant larger than `most`."""
+        parts = zip(self.full, self.servers)
+        return max(full for full, each in parts if max(each.values(), default=0) <= most) / self.mean
+
+    @property
+    def largest(self) -> float:
+        return max(max(each.values(), default=0) for each in self.servers) / self.mean
+
+
+def spread(tenants: int, skew: float, seed: int) -> Iterator[str]:
+    yield (
+        "| servers | largest tenant | fullest server | fullest without larger tenants | moves per day"
+        " | facts moved per day | moving per day |"
+    )
+    yield "|---|---|---|---|---|---|---|"
+    for servers in SERVERS:
+        all_of = Tenants(servers, tenants, skew, seed)
+        all_of.balance()
+        all_of.moves = all_of.moved = 0
+        fullest, others, largest = [], [], []
+        for _ in range(DAYS):
+            all_of.day()
+            all_of.balance()
+            fullest.append(all_of.fullest())
+            others.append(all_of.fullest(all_of.mean))
+            largest.append(all_of.largest)
+        moves = all_of.moves / DAYS
+        yield (
+            f"| {servers} | {max(largest):.2f} | {max(fullest):.2f} | {max(others):.2f} | {moves:.1f}"
+            f" | {all_of.moved / DAYS / sum(all_of.full):.2%} | {moves * MOVE_SECONDS:.0f} s |"
+        )
 
 
 if __name__ == "__main__":
