@@ -36,22 +36,23 @@ def with_rows(environment_id: int, changes: Iterable[Sent]) -> list[Sent]:
     if not found:
         return found
     rows = fetch(
-        f"SELECT {ROW}, policy_version_id FROM authz_revision WHERE environment_id = %s AND number BETWEEN %s AND %s",
+        f"SELECT {ROW}, policy_version_id, (SELECT v.number FROM authz_policy_version v WHERE v.id = policy_version_id)"
+        " FROM authz_revision WHERE environment_id = %s AND number BETWEEN %s AND %s",
         (environment_id, found[0]["revision"], found[-1]["revision"]),
     )
     made = {row[0]: row for row in rows}
-    versions = _versions({row[-1] for row in rows if row[-1] is not None})
+    with_policy = [each for each in found if each["kind"] in ("state", Kind.POLICY)]
+    policies = _versions({made[each["revision"]][-2] for each in with_policy})
     for change in found:
-        *row, version = made[change["revision"]]
-        policy = versions.get(version)
-        change |= {"made": row, "version": policy and policy["number"]}
-        if policy and change["kind"] in ("state", Kind.POLICY):
-            change["policy"] = policy
+        *row, version, number = made[change["revision"]]
+        change |= {"made": row, "version": number}
+        if change["kind"] in ("state", Kind.POLICY) and version in policies:
+            change["policy"] = policies[version]
     return found
 
 
-def _versions(ids: Iterable[int]) -> dict[int, Sent]:
-    rows = PolicyVersion.objects.filter(pk__in=ids)
+def _versions(ids: set[int | None]) -> dict[int, Sent]:
+    rows = PolicyVersion.objects.filter(pk__in=ids - {None})  # without any, no statement runs
     return {row.pk: {name: getattr(row, name) for name in VERSION_FIELDS} for row in rows}
 
 

@@ -275,6 +275,7 @@ def sent_keys(servers: Servers) -> bytes:
 
 
 def test_changes_are_sent_on_and_can_be_read_at_once(servers):
+    servers.catch_up()
     for number in range(3):
         fact = {"predicate": "has_role", "args": [
             {"type": "User", "id": f"new{number}"}, {"type": "String", "id": "reader"}, {"type": "Doc", "id": "d1"},
