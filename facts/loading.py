@@ -23,6 +23,7 @@ from facts.table import KEY, NAMES, ChangeCounts, changed, execute, fact_table, 
 from facts.wire import BadLine, Fact, FactKey, fact_from_json, last_of_each, plain_fact, remember, rest_of_row
 from policy.active import program_of_version
 from policy.core import clock, spans
+from policy.core.clock import is_citus
 from policy.core.config import settings
 from policy.core.journal import NOBODY, By, Done, Kind, advance, changing, record
 from policy.core.threads import thread_pool
@@ -388,8 +389,13 @@ class _NotAlone(Exception):
 
 
 def is_due() -> bool:
-    """Return whether the fact table is empty for every transaction; older ones may still see rows deleted since."""
-    return bool(fetch(f"SELECT {_UNTOUCHED} AND has_database_privilege(current_database(), 'TEMPORARY')")[0][0])
+    """Return whether the fact table is empty for every transaction; older ones may still see rows deleted since.
+
+    Citus keeps the rows in a table of another name, on another server.
+    """
+    return not is_citus() and bool(
+        fetch(f"SELECT {_UNTOUCHED} AND has_database_privilege(current_database(), 'TEMPORARY')")[0][0]
+    )
 
 
 class FirstLoad:

@@ -327,6 +327,7 @@ def _statement_of(inserts: bool) -> str:
     check = key_check()
     lasts = check.after(is_to_come(connection.vendor, check.expires_at))
     count = "(SELECT COUNT(*) FROM changed WHERE changed.number = turn.before + each.number)"
+    before = "(SELECT at FROM authz_revision WHERE environment_id = turn.id AND number = turn.before)"
     return (
         f"WITH holder AS MATERIALIZED (SELECT {check.hash} AS hash, {check.author} AS author"
         f" FROM {check.before}ANY(string_to_array(%s, ',')){lasts} AND e.id = %s AND {check.scopes[Scope.FACTS]}),"
@@ -334,7 +335,7 @@ def _statement_of(inserts: bool) -> str:
         ' AND (SELECT COUNT(*) FROM holder) = %s RETURNING id, "offset" - %s AS before),'
         f" {table.inserts_in_with('turn') if inserts else table.ends_in_with('turn')}"
         f" INSERT INTO authz_revision ({journal.COLUMNS})"
-        f" SELECT turn.id, turn.before + each.number, {journal.time_of_revision('turn.id', 'turn.before')},"
+        f" SELECT turn.id, turn.before + each.number, {journal.time_of_revision(connection.vendor, before)},"
         f" holder.author, each.request, %s::bigint, %s, {f'{count}, 0' if inserts else f'0, {count}'}"
         f" FROM turn, {table.rows_of_json('bigint', 'text', 'text')} AS each (number, hash, request)"
         f" JOIN holder USING (hash) RETURNING number, inserted, deleted"

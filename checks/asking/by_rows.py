@@ -345,8 +345,8 @@ def _within(found: Rendered, shape: Shape, dialect: Dialect) -> Text:
     defined = found.renderer.defined(found.tables)
     if not shape.width:
         return (*with_tables(defined), *found.rows)
-    columns = ", ".join(f"c{index}" for index in range(Compiled(shape, found.plans, None).columns))
-    rows: Text = (f"found({columns}) AS (", *found.rows, ")")
+    columns = ", ".join(Compiled(shape, found.plans, None).names)
+    rows: Text = ("found AS (", *found.rows, ")")
     return (*with_tables([*defined, rows]), f"SELECT {dialect.gathered(columns)} FROM found")
 
 

@@ -157,9 +157,15 @@ class Compiled:
         return any(root.guarded or root.grounded for root in self.roots)
 
     @property
+    def names(self) -> list[str]:
+        """Return the names of a row's columns: exit and outcome of guards, number of the root, answer."""
+        guards = ["exit", "granted"] if self.is_guarded else []
+        root = ["root"] if len(self.roots) > 1 else []
+        return [*guards, *root, *(f"o{index}" for index in range(max(self.shape.width, 1)))]
+
+    @property
     def columns(self) -> int:
-        """Return the number of columns of a row: exit and outcome of guards, number of the root, answer."""
-        return 2 * self.is_guarded + (len(self.roots) > 1) + max(self.shape.width, 1)
+        return len(self.names)
 
 
 @dataclass(frozen=True)
@@ -436,7 +442,7 @@ def _question(renderer: StoredRenderer, shape: Shape, roots: tuple[PlannedRoot, 
     entered = [renderer.entered(each.plan, SelectScope(prefix=prefix)) for each, prefix in zip(roots, prefixes)]
     tables = [table for _, defined in entered for table in defined]
     is_guarded = any(root.guarded or root.grounded for root in roots)
-    unguarded: list[Column] = [(f"'{UNGUARDED}'",), ("1",)] if is_guarded else []
+    unguarded: list[Column] = [(f"'{UNGUARDED}' AS exit",), ("1 AS granted",)] if is_guarded else []
     arms: list[Text] = []
     exit_count = 0
     for index, (root, (scope, _)) in enumerate(zip(roots, entered)):
@@ -444,15 +450,17 @@ def _question(renderer: StoredRenderer, shape: Shape, roots: tuple[PlannedRoot, 
         for end in stored_first(root.plain):
             arms.append(renderer.arm(end, [*unguarded, *first, *renderer.shown_outs(end)], scope))
         for end in stored_first(root.grounded):
-            arms.append(renderer.arm(end, [(f"'{GROUNDED}'",), ("1",), *first, *renderer.outs(end)], scope))
+            arms.append(
+                renderer.arm(end, [(f"'{GROUNDED}' AS exit",), ("1 AS granted",), *first, *renderer.outs(end)], scope)
+            )
         for each in root.guarded:
             exit_count += 1
             verdict = renderer.verdict(each.exit, each.tests, scope)
-            columns_of_exit = [(f"'{exit_count}'",), verdict, *first, *renderer.outs(each.exit)]
+            columns_of_exit = [(f"'{exit_count}' AS exit",), verdict, *first, *renderer.outs(each.exit)]
             arms.append(renderer.arm(each.exit, columns_of_exit, scope))
     if not arms:
-        columns = Compiled(shape, roots, None).columns
-        arms = [("SELECT ", ", ".join(["NULL AS o0"] * columns), " WHERE 1 = 0")]
+        names = Compiled(shape, roots, None).names
+        arms = [("SELECT ", ", ".join(f"NULL AS {name}" for name in names), " WHERE 1 = 0")]
     window = None if is_guarded else shape.window
     is_distinct = shape.width > 0 and not shape.most and window is None and shape.elements is None
     rows = union(arms, distinct=is_distinct)

@@ -27,6 +27,9 @@ NUMBER = (
 
 log = logging.getLogger("authz.database")
 
+# On Citus, an INSERT from a SELECT must be planned with its values. All others still get one plan, after five times.
+PLANS_ON_CITUS = "SELECT set_config('plan_cache_mode', 'auto', false) FROM pg_extension WHERE extname = 'citus'"
+
 
 class Timeline:
     """The latest timeline that this process has seen; 0 before the first."""
@@ -81,6 +84,14 @@ def meet_connection(sender: object, connection: Any, **_: object) -> None:
         connection.close()
         raise
     connection.timeline = number
+    with connection.wrap_database_errors:
+        connection.is_citus = bool(connection.connection.execute(PLANS_ON_CITUS).fetchall())
+
+
+def is_citus() -> bool:
+    """Return whether this thread's connection is to a server with the extension Citus."""
+    connection.ensure_connection()
+    return getattr(connection, "is_citus", False)
 
 
 # ---- clock --------------------------------------------------------------------------------------------------------

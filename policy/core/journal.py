@@ -32,7 +32,7 @@ from django.db.backends.utils import CursorWrapper
 from django.http import HttpRequest
 
 from policy.core import spans
-from policy.core.clock import MOMENT_BITS, now_in, timeline
+from policy.core.clock import MOMENT_BITS, is_citus, now_in, timeline
 from policy.core.config import settings
 from policy.core.threads import start_thread
 from policy.errors import Busy, Cancelled, IsCopy, NoPrimary, NotFound
@@ -93,24 +93,31 @@ def record(environment_id: int, changes: Sequence[Done]) -> None:
 
     Their time is that of the database's clock, but never less than that of the preceding revision.
     """
-    rows = ", ".join([f"(%s, %s, {time_of_revision()}, %s, %s, %s, %s, %s, %s)"] * len(changes))
-    first = changes[0].number
-    values: list[str | int | None] = [value for each in changes for value in _values(environment_id, first, each)]
+    rows = [value for each in changes for value in _values(each)]
+    values = [environment_id, *rows, environment_id, changes[0].number - 1]
     with connection.cursor() as cursor:
-        cursor.execute(f"INSERT INTO authz_revision ({COLUMNS}) VALUES {rows}", values)
+        cursor.execute(_record_statement(connection.vendor, len(changes)), values)
     note_recorded(environment_id, changes)
 
 
-def time_of_revision(environment: str = "%s", before: str = "%s") -> str:
-    """Return SQL for a revision's time, from SQL for the environment's id and the preceding revision's number."""
-    return _time_of_revision(connection.vendor, environment, before)
-
-
 @cache
-def _time_of_revision(vendor: str, environment: str, number: str) -> str:
-    latest = "MAX" if vendor == "sqlite" else "GREATEST"
-    before = f"SELECT at FROM authz_revision WHERE environment_id = {environment} AND number = {number}"
-    return f"{latest}({now_in(vendor)}, COALESCE(({before}), 0))"
+def _record_statement(vendor: str, count: int) -> str:
+    """Return the INSERT of this many revisions, which have the same time.
+
+    It reads the preceding one as a table: Citus refuses a subquery among the values of an INSERT.
+    """
+    rows = ", ".join(["(%s, %s, %s, CAST(%s AS bigint), %s, %s, %s)"] * count)
+    before = "SELECT MAX(at) AS at FROM authz_revision WHERE environment_id = %s AND number = %s"
+    each = ", ".join(["column1", time_of_revision(vendor, "before.at"), *(f"column{place}" for place in range(2, 8))])
+    return (
+        f"INSERT INTO authz_revision ({COLUMNS})"
+        f" SELECT %s, {each} FROM (VALUES {rows}) AS revision CROSS JOIN ({before}) AS before"
+    )
+
+
+def time_of_revision(vendor: str, before: str) -> str:
+    """Return SQL for a revision's time, from SQL for the time of the preceding one, which may be NULL."""
+    return f"{'MAX' if vendor == 'sqlite' else 'GREATEST'}({now_in(vendor)}, COALESCE({before}, 0))"
 
 
 def note_recorded(environment_id: int, changes: Sequence[Done]) -> None:
@@ -133,9 +140,8 @@ def _note(changes: Sequence[Done]) -> None:
     spans.note("commit", changes=len(changes))
 
 
-def _values(environment_id: int, first: int, done: Done) -> Iterable[str | int | None]:
-    by = done.by
-    yield from (environment_id, done.number, environment_id, first - 1, by.author, by.request_id)
+def _values(done: Done) -> Iterable[str | int | None]:
+    yield from (done.number, done.by.author, done.by.request_id)
     yield from (done.policy_version_id, done.kind.value, done.inserted, done.deleted)
 
 
@@ -342,8 +348,9 @@ def try_turn(environment_id: int, turn: WriterTurn) -> SqlWithValues:
 
 
 def can_pipeline() -> bool:
-    """Return whether `in_one_trip` can send statements together."""
-    return connection.vendor == "postgresql" and connection.Database.Pipeline.is_supported()  # type: ignore[attr-defined]
+    """Return whether `in_one_trip` can send statements together. Citus refuses some of those that are sent so."""
+    is_server = connection.vendor == "postgresql" and connection.Database.Pipeline.is_supported()  # type: ignore[attr-defined]
+    return is_server and not is_citus()
 
 
 def in_one_trip(statements: Sequence[SqlWithValues]) -> Results | None:

@@ -261,13 +261,13 @@ class StoredRenderer(StoredOperands):
         return Formed(term, lambda text: (*self.dialect.answer(text), f" AS {name}"))
 
     def verdict(self, end: Exit, tests: tuple[Condition, ...], scope: Scoped) -> Column:
-        """Return a column that is 1 if the tests hold for a row of the exit, else 0."""
+        """Return the column `granted`: 1 if the tests hold for a row of the exit, else 0."""
         if not tests:
-            return ("1",)
+            return ("1 AS granted",)
         named = self.named(end.branch, scope)
         outcome = joined(" AND ", (self._test(test, named) for test in tests))
         looked_at = frozenset(number for test in tests for number in sources_of(test))
-        return Written(("CASE WHEN ", *outcome, " THEN 1 ELSE 0 END"), looked_at)
+        return Written(("CASE WHEN ", *outcome, " THEN 1 ELSE 0 END AS granted"), looked_at)
 
     def layout(self, plan: Plan, kind: type[Goals] | type[Answers]) -> Padded:
         keys = plan.key_count if plan.seeds else 0
