@@ -13,7 +13,15 @@ from functools import cached_property
 from itertools import islice
 from typing import Any
 
-from django.db import DatabaseError, IntegrityError, OperationalError, connection, connections, transaction
+from django.db import (
+    DatabaseError,
+    IntegrityError,
+    InternalError,
+    OperationalError,
+    connection,
+    connections,
+    transaction,
+)
 
 from facts.accept import UnknownName, UnknownNames, check_end, check_signature
 from facts.models import COLUMNS, ROW_LENGTH, NewRow
@@ -326,10 +334,15 @@ def loader_behind() -> Iterator[Loader]:
 
 
 def _load_chunk(rows: Sequence[NewRow]) -> int:
-    """Store rows with COPY. If that fails on a fact that is already stored, use a temporary table."""
-    with suppress(IntegrityError), transaction.atomic():
+    """Store rows with COPY. If that fails on a fact that is already stored, use a temporary table.
+
+    Citus may report such a fact as an internal error, and would count it if it came from another table.
+    """
+    with suppress(IntegrityError, InternalError), transaction.atomic():
         copy("authz_fact", rows)
         return len(rows)
+    if is_citus():
+        return fact_table().insert(rows)
     execute("CREATE TEMPORARY TABLE IF NOT EXISTS incoming (LIKE authz_fact) ON COMMIT DROP")
     copy("incoming", rows)
     inserted = insert_from("incoming")

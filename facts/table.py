@@ -277,7 +277,10 @@ def as_json(rows: Sequence[Sequence[object]]) -> str:
 
 
 _ROWS = rows_of_json(*_TYPES)
-_INSERT_ROWS = f"INSERT INTO {STORED} ({NAMES}) SELECT * FROM {_ROWS} AS new"
+# The environments let Citus run the statement where the tables are. Else it would count rows that are stored already.
+_INSERT_ROWS = (
+    f"INSERT INTO {STORED} ({NAMES}) SELECT * FROM {_ROWS} AS new WHERE EXISTS (SELECT 1 FROM authz_environment)"
+)
 _END_ROWS = f"DELETE FROM {STORED} USING {_ROWS} AS gone ({KEY}, until, expires_at) WHERE {_EQUAL}"
 
 

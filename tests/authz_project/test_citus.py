@@ -1,0 +1,106 @@
+"""The service in a distributed schema of Citus: all of its tables are on a worker, and it asks the coordinator."""
+
+import json
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests import citus
+from tests.checks import decisions
+from tests.checks.conftest import about, fact
+from tests.conversation import play
+from tests.service import ROOT, Service, start_service
+
+CASES = json.loads((ROOT / "tests" / "cases" / "wire.json").read_text())["cases"]
+DECISIONS = json.loads((ROOT / "tests" / "cases" / "decisions.json").read_text())[::16]
+POLICY = 'actor User {} resource Doc { roles = ["reader"]; permissions = ["read"]; "read" if "reader"; }'
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with citus.cluster() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def url(cluster) -> str:
+    found = cluster.create("authz")
+    _manage(found, "migrate")
+    cluster.distribute("authz")
+    return found
+
+
+@pytest.fixture(scope="module")
+def served(url, tmp_path_factory) -> Service:
+    service = start_service(tmp_path_factory.mktemp("citus"), url, "--dev", "--workers", "1")
+    yield service
+    assert service.stop() == 0
+    assert "Traceback" not in service.log.read_text()
+
+
+def _manage(url: str, *command: str, **options) -> str:
+    called = [sys.executable, ROOT / "manage.py", *command]
+    environment = os.environ | {"DATABASE_URL": url}
+    done = subprocess.run(called, env=environment, capture_output=True, text=True, timeout=180, **options)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_the_conversation_goes_as_it_should(served, case):
+    play(served, case)
+
+
+@pytest.mark.parametrize("case", DECISIONS, ids=lambda case: str(case["seed"]))
+def test_decisions_are_right(served, case):
+    assert decisions.play(served.fresh_client(), case) == []
+
+
+def test_what_was_done_adds_up(served, url, tmp_path):
+    """Each way to change facts says how many it has changed, which `verify` compares with what is stored."""
+    client = served.fresh_client()
+    grants = [fact("has_role", f"User:u{number}", "reader", f"Doc:d{number % 7}") for number in range(300)]
+    client.post("/policy", {"src": POLICY}).raise_for_status()
+    client.post("/batch", [{"inserts": grants[:200]}]).raise_for_status()
+    client.post("/batch", [{"inserts": grants[100:]}, {"deletes": grants[:50]}]).raise_for_status()
+    client.post("/batch", [{"inserts": [grants[0] | {"expires_at": "2099-01-01T00:00:00Z"}]}]).raise_for_status()
+    client.post("/facts", grants[0]).raise_for_status()
+    anyone = {"predicate": "has_role", "args": [None, None, {"type": "Doc", "id": "d1"}]}
+    client.post("/batch", [{"deletes": [anyone]}]).raise_for_status()
+    file = tmp_path / "facts.jsonl"
+    file.write_text("\n".join(map(json.dumps, [*grants, *grants[:20]])))
+    assert "320 facts read, 300 of them new" in _manage(url, "load_facts", str(file))
+    assert "320 facts read, 0 of them new" in _manage(url, "load_facts", str(file))
+    assert "WRONG" not in _manage(url, "verify")
+
+
+def test_the_schema_moves_while_it_is_used(served, cluster):
+    client = served.fresh_client()
+    client.post("/policy", {"src": POLICY}).raise_for_status()
+    (before,) = cluster.places("authz")
+    is_moving = True
+
+    def write_and_ask(number: int) -> int:
+        done = 0
+        while is_moving or not done:
+            grant = fact("has_role", f"User:u{number}", "reader", f"Doc:d{done}")
+            client.post("/facts", grant).raise_for_status()
+            question = about(f"User:u{number}", f"Doc:d{done}", action="read")
+            assert client.post("/authorize", question).json()["allowed"]
+            client.delete("/facts", grant).raise_for_status()
+            assert not client.post("/authorize", question).json()["allowed"]
+            done += 1
+        return done
+
+    with ThreadPoolExecutor(4) as clients:
+        running = [clients.submit(write_and_ask, number) for number in range(4)]
+        try:
+            cluster.move("authz")
+        finally:
+            is_moving = False
+        assert all(each.result() for each in running)
+    (after,) = cluster.places("authz")
+    assert before != after
