@@ -5,7 +5,7 @@ import math
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from functools import cache, wraps
 from pathlib import Path
@@ -18,7 +18,7 @@ from django.db.backends.signals import connection_created
 from django.db.migrations.loader import MigrationLoader
 
 from policy.core import spans
-from policy.core.clock import timeline
+from policy.core.clock import is_citus, timeline
 
 # ---- error codes --------------------------------------------------------------------------------------------------
 # Map the database's error codes to what callers are told, and whether a retry may help.
@@ -147,14 +147,34 @@ def missing_parameters() -> list[str]:
     return [name for name, value in connection.settings_dict["PARAMETERS"].items() if found.get(name) != value]
 
 
-def give_role_parameters() -> str:
+def give_role_parameters(parameters: Mapping[str, str]) -> str:
     """Make the parameters defaults of the role in this database, for new connections; return the role's name."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT quote_ident(current_user), quote_ident(current_database())")
         role, database = cursor.fetchone()
-        for name, value in connection.settings_dict["PARAMETERS"].items():
+        for name, value in parameters.items():
             cursor.execute(f"ALTER ROLE {role} IN DATABASE {database} SET {name} = '{value}'")
     return role
+
+
+# ---- Citus --------------------------------------------------------------------------------------------------------
+# A worker of Citus plans the statements again, in connections of the coordinator's. They have the defaults of the role,
+# which Citus sets on all servers.
+
+_PLANNING = "'jit', 'join_collapse_limit', 'enable_memoize'"
+
+
+def missing_on_workers() -> dict[str, str]:
+    """Return this connection's parameters of planning that are not the role's defaults; none without Citus."""
+    if not is_citus():
+        return {}
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT name, setting FROM pg_settings WHERE name IN ({_PLANNING}) AND NOT EXISTS (SELECT 1 FROM"
+            " pg_db_role_setting s JOIN pg_database d ON d.oid = s.setdatabase WHERE d.datname = current_database()"
+            " AND s.setrole = current_user::regrole AND name || '=' || setting = ANY(s.setconfig))"
+        )
+        return dict(cursor.fetchall())
 
 
 # ---- connections --------------------------------------------------------------------------------------------------

@@ -59,6 +59,13 @@ def test_decisions_are_right(served, case):
     assert decisions.play(served.fresh_client(), case) == []
 
 
+def test_workers_plan_as_a_server_would(served, cluster):
+    asked = "SELECT setconfig FROM pg_db_role_setting WHERE setrole <> 0"
+    for worker in cluster.workers:
+        ((found,),) = worker.asked(asked, "authz")
+        assert {"jit=off", "join_collapse_limit=1", "enable_memoize=off"} <= set(found)
+
+
 def test_what_was_done_adds_up(served, url, tmp_path):
     """Each way to change facts says how many it has changed, which `verify` compares with what is stored."""
     client = served.fresh_client()

@@ -142,7 +142,7 @@ HELD = {("group", "facts", "view_signature"), ("user", "policy", "add_policyvers
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_permissions_follow_labels_and_servers_of_before_go_on(kind, migrated_urls, tmp_path):
     url = migrated_urls(kind, f"labels_{secrets.token_hex(4)}")
-    for label, last in (("authz_project", "0003"), ("authz_policy", "0007")):
+    for label, last in (("authz_project", "0003"), ("authz_facts", "0007"), ("authz_policy", "0007")):
         manage(tmp_path, url, "migrate", label, last)
     with closing(connected(url)) as database:
         take_labels_back(database, "django_migrations", "app")
@@ -160,17 +160,17 @@ def test_permissions_follow_labels_and_servers_of_before_go_on(kind, migrated_ur
         after = contents(database)
         assert {(who, f"authz_{label}", name) for who, label, name in HELD} <= set(after["holders"])
         assert set(before["permissions"]) <= set(after["permissions"]) and not after["types"] & {*OLD_LABELS}
-        assert "policy" not in after["migrations"], "there are later ones, so the version before is not ready any more"
-        for label in ("facts", "localsql"):
-            of_then = after["migrations"][label]
-            assert of_then == before["migrations"][label], "which are what the version before looks for"
-            assert of_then == after["migrations"][f"authz_{label}"]
+        later = {"policy", "facts"}
+        assert not later & {*after["migrations"]}, "there are later ones, so the version before is not ready any more"
+        of_then = after["migrations"]["localsql"]
+        assert of_then == before["migrations"]["localsql"], "which are what the version before looks for"
+        assert of_then == after["migrations"]["authz_localsql"]
         database.commit()
-        later = "INSERT INTO django_migrations (app, name, applied) VALUES ('authz_facts', '9999_later', '2027-01-01')"
-        database.execute(later)
+        name = "('authz_localsql', '9999_later', '2027-01-01')"
+        database.execute(f"INSERT INTO django_migrations (app, name, applied) VALUES {name}")
         database.commit()
         manage(tmp_path, url, "migrate")
-        assert "facts" not in contents(database)["migrations"], "so the version before is not ready any more"
+        assert "localsql" not in contents(database)["migrations"], "so the version before is not ready any more"
 
 
 def contents(database) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from django.utils.module_loading import import_string
 from authz_project import environments
 from authz_project.command_line import program_name, version_line
 from authz_project.copies import copied, copy_of
-from authz_project.database import damage, give_role_parameters, missing_parameters, refusal_of
+from authz_project.database import damage, give_role_parameters, missing_on_workers, missing_parameters, refusal_of
 from authz_project.keys import DEV_KEY, create_key, drop_dev_key, keep_dev_key
 from authz_project.log_formats import command_line_to_json
 from authz_project.management.commands.api_keys import duration
@@ -308,11 +308,13 @@ def alone() -> Iterator[list[str]]:
                 cursor.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
                 cursor.execute("SELECT pg_advisory_xact_lock(%s)", (START_LOCK,))
             if missing_parameters():
+                role = give_role_parameters(connection.settings_dict["PARAMETERS"])
                 raise CommandError(
-                    f"the defaults of the database role {give_role_parameters()} were changed for the service, but the "
-                    "pooler has connections without them: run RECONNECT in PgBouncer's console, or restart it, then "
-                    "start again"
+                    f"the defaults of the database role {role} were changed for the service, but the pooler has "
+                    "connections without them: run RECONNECT in PgBouncer's console, or restart it, then start again"
                 )
+            if missing := missing_on_workers():
+                give_role_parameters(missing)
         yield created
 
 
