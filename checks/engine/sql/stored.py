@@ -273,6 +273,16 @@ class StoredRenderer(StoredOperands):
         keys = plan.key_count if plan.seeds else 0
         return padded(keys, plan.answer_width if kind is Answers else 0, self.dialect.seed)
 
+    def recursive(
+        self, name: str, row: str, columns: list[str], seeds: Iterable[Text | None], arms: Iterable[Text | None]
+    ) -> Text | None:
+        arms = list(arms)
+        found = super().recursive(name, row, columns, seeds, arms)
+        if found is None or arms or not self.dialect.recursive_arms_join:
+            return found
+        # Citus puts a table without recursion in place of its name, and forgets what the WITH calls its columns.
+        return (f"{name} AS (SELECT * FROM (", *found[1:], f" x({', '.join(columns)}))")
+
     def rounds_of(self, plan: Plan) -> Rounds:
         if plan not in self.rounds:
             made = rounds_for(plan, lambda: replace(self, shared={}, tested={}, holes={}))
