@@ -35,7 +35,7 @@ from checks.engine.rules.clauses import (
 )
 from checks.engine.rules.ruleset import RuleSet
 from checks.engine.rules.specialise import are_missing
-from checks.engine.sql.bound import NO_TABLES, BoundRenderer, BoundTables
+from checks.engine.sql.bound import NO_TABLES, BoundRenderer, BoundTables, tested_by_row
 from checks.engine.sql.render import SelectScope, Window, seen_through
 from checks.engine.sql.rounds import Rounds, statements_of
 from checks.engine.sql.stored import AsOfRenderer, StoredRenderer, TabledAsOfRenderer
@@ -105,7 +105,9 @@ class Shape:
     is_past: bool = False  # as of an earlier revision
     bound: BoundTables = NO_TABLES  # facts that are rows of an application's tables
     elements: IdKind | None = None  # the rows are a set that a column of this kind is looked up in
-    outer: IdKind | None = None  # a value is a column of this kind, of the enclosing statement (see `bound.OUTER`)
+    # A value is a column of this kind, of the enclosing statement (see `bound.OUTER`); with an answer column, that is
+    # what is tested (see `bound.tested_by_row`).
+    outer: IdKind | None = None
 
     def stores(self, knows: Knows) -> StoresOf:
         """Return the function from signatures to stores; `knows` tells which ones may have stored facts."""
@@ -387,6 +389,8 @@ def rendered(rules: RuleSet, shape: Shape, dialect: Dialect, known: KnownFacts) 
             most = MOST_WEIGHT // (2 if shape.is_past else 1)  # as of a revision, each fact is looked up in two tables
             fitting = _Fitting(rules, shape.width, shape.stores(noting), dialect, most, few, known.is_narrow)
             plans = _planned_together(fitting, shape.roots)
+            if shape.outer is not None and shape.width:
+                plans, shape = (_by_row(*plans),), replace(shape, width=0)
         except RecursionError:
             raise NestedTooDeep from None
         if all(asked) and not any(each.plan.exits for each in plans):
@@ -397,6 +401,14 @@ def rendered(rules: RuleSet, shape: Shape, dialect: Dialect, known: KnownFacts) 
             renderer = _tabled_as_of(dialect, shape, known)
             tables, rows = _question(renderer, shape, plans)
         return Rendered(plans, renderer, tuple(tables), rows)
+
+
+def _by_row(root: PlannedRoot) -> PlannedRoot:
+    """Turn the plan of a list into one for a single row of the enclosing statement."""
+    plan = None if root.guarded or root.grounded else tested_by_row(root.plan)
+    if plan is None:
+        raise CannotEnumerate("all values except some")
+    return PlannedRoot(plan, plan.exits, ())
 
 
 def _renderer(shape: Shape, dialect: Dialect, known: KnownFacts) -> StoredRenderer:

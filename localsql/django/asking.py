@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
+from enum import Enum, auto
 from functools import partial
 from time import monotonic
 from typing import Any, NamedTuple, TypeVar
@@ -28,10 +29,10 @@ from checks.asking.question import (
     numbering_of,
     outline_of,
 )
-from checks.engine.compile import EXISTS, Rendered, rendered
+from checks.engine.compile import EXISTS, PlannedRoot, rendered
 from checks.engine.rules.clauses import NOW, Const, Other, Slot, Var
 from checks.engine.sql.bound import OUTER, OUTER_COLUMN, BoundTables
-from checks.engine.sql.text import IdKind, Statement, Text, embedded
+from checks.engine.sql.text import IdKind, Statement, Text, embedded, union
 from checks.errors import CannotEnumerate, UnboundVariable
 from checks.explain.explain import explain as explained
 from facts.numbering import Marks
@@ -72,9 +73,10 @@ class PermittedCondition(AccessCondition):
     def _condition(self, column: str, kind: IdKind, is_page: bool) -> tuple[Text, dict[str, object]]:
         """Return the condition on a column, and its values."""
         session = with_asker(_session_now)
-        prepared, slots = self._prepared(session, kind, is_set=True)
-        if prepared.truth is None or (is_page and _are_many(prepared.truth, slots)):
-            prepared, slots = self._prepared(session, kind, is_set=False)
+        for form in ConditionForm if is_page else (ConditionForm.SET, ConditionForm.ROW):
+            prepared, slots = self._prepared(session, kind, form)
+            if prepared.truth is not None and not (is_page and _are_many(prepared.counted, slots)):
+                break
         assert prepared.truth is not None, "each row can be checked"
         dialect = run.dialect()
         as_text = dialect.id_text(column, kind)
@@ -84,25 +86,25 @@ class PermittedCondition(AccessCondition):
         return confirmation.checked(truth), slots
 
     def _prepared(
-        self, session: LiveSession, kind: IdKind, is_set: bool
+        self, session: LiveSession, kind: IdKind, form: ConditionForm
     ) -> tuple[PreparedCondition, dict[str, object]]:
         slots = dict(session.given())
-        key = self._key(session, is_set, slots)
-        prepared = _prepared.get((key, kind))
+        key = self._key(session, form is not ConditionForm.ROW, slots)
+        prepared = _prepared.get((key, kind, form))
         if prepared is None:
-            prepared = _prepared.made_once((key, kind), partial(_compiled, session, key, kind))
+            prepared = _prepared.made_once((key, kind, form), partial(_compiled, session, key, kind, form))
         slots["mark"] = prepared.marks.signatures
         return prepared, slots
 
-    def _key(self, session: LiveSession, is_set: bool, slots: dict[str, object]) -> StatementKey:
+    def _key(self, session: LiveSession, is_list: bool, slots: dict[str, object]) -> StatementKey:
         """Return the key of the question for all ids, or whether one id is permitted, whose slot is `OUTER`."""
-        of_row = Asked(self.type_name, None if is_set else (_ROW,))
+        of_row = Asked(self.type_name, None if is_list else (_ROW,))
         name = "resource" if self.resource is None else "actor"
         actor = of_row if self.actor is None else asked(self.actor)
         resource = of_row if self.resource is None else asked(self.resource)
-        question = allow(actor, Asked(STRING, (self.action,)), resource, (name,) if is_set else ())
+        question = allow(actor, Asked(STRING, (self.action,)), resource, (name,) if is_list else ())
         outline = outline_of(question, Values(session.program.names, slots))
-        if not is_set:
+        if not is_list:
             variables = tuple([(each, a, b, OUTER if each == name else slot) for each, a, b, slot in outline.variables])
             outline = outline._replace(variables=variables)
         return session.key_of((outline,), ())
@@ -114,14 +116,23 @@ _TRIES = 10  # while signatures get numbers meanwhile
 _ROW = "\0"  # no id: it shares no slot with one
 
 
+class ConditionForm(Enum):
+    """What a statement finds once for all of its rows, and what for each row."""
+
+    SET = auto()  # once: the ids of all permitted rows
+    BY_SET = auto()  # once: what the ids are joined with; for pages
+    ROW = auto()  # nothing
+
+
 class PreparedCondition(NamedTuple):
-    """The condition for a column; None if it cannot be a set of ids. `marks` are those of the signatures."""
+    """The condition for a column; None if it has no such form. `marks` are those of the signatures."""
 
     truth: Text | None
+    counted: Text  # a query of what is found once
     marks: Marks
 
 
-_prepared: Cache[tuple[StatementKey, IdKind], PreparedCondition] = Cache(2048)
+_prepared: Cache[tuple[StatementKey, IdKind, ConditionForm], PreparedCondition] = Cache(2048)
 versions.forgets(lambda version: _prepared.drop_all(lambda key: key[0].policy == version))
 timeline.forgets(_prepared.clear)
 
@@ -147,11 +158,11 @@ _WHILE = 60.0  # seconds
 _many: Recent[Hashable, tuple[bool, float]] = Recent(10_000)
 
 
-def _are_many(condition: Text, slots: dict[str, object]) -> bool:
-    """Return whether a set of ids has many elements."""
-    if condition[1:2] != (_IN,):
+def _are_many(counted: Text, slots: dict[str, object]) -> bool:
+    """Return whether a query has many rows."""
+    if not counted:
         return False
-    sql, pieces = embedded(("SELECT COUNT(*) FROM (SELECT 1 FROM (", *condition[2:-1], f") q LIMIT {_MANY}) q"))
+    sql, pieces = embedded(("SELECT COUNT(*) FROM (SELECT 1 FROM (", *counted, f") q LIMIT {_MANY}) q"))
     values = [_value(piece, slots) for piece in pieces]
     key = sql, tuple(value for piece, value in zip(pieces, values) if piece != NOW)
     known = _many.get(key)
@@ -163,43 +174,41 @@ def _are_many(condition: Text, slots: dict[str, object]) -> bool:
     return known[0]
 
 
-def _compiled(session: LiveSession, key: StatementKey, kind: IdKind) -> PreparedCondition:
+def _compiled(session: LiveSession, key: StatementKey, kind: IdKind, form: ConditionForm) -> PreparedCondition:
     numbering = numbering_of(session.numbers_of(key), key.inline)
+    marks = numbering.marks
     if not key.places(session.program_of(key)):
-        return PreparedCondition(_NEVER, numbering.marks)
-    shape = key.shape((0,))
-    shape = replace(shape, elements=kind) if shape.width else replace(shape, outer=kind)
+        return PreparedCondition(_NEVER, (), marks)
+    is_set, shape = form is ConditionForm.SET, key.shape((0,))
+    shape = replace(shape, elements=kind) if is_set else replace(shape, outer=kind)
     try:
         found = rendered(session.rules_of(key), shape, key.dialect, numbering)
     except (CannotEnumerate, UnboundVariable):
-        return PreparedCondition(None, numbering.marks)
-    return PreparedCondition(_truth(found, bool(shape.width)), numbering.marks)
-
-
-_NEVER: Text = ("1 = 0",)
-_IN = " IN ("
-
-
-def _truth(found: Rendered, is_set: bool) -> Text | None:
+        return PreparedCondition(None, (), marks)
     if found.renderer is None:
-        return _NEVER
-    (root,) = found.plans
-    if is_set and (
-        root.guarded or root.grounded or any(isinstance(out, Var) for end in root.plain for out in end.outs)
-    ):
-        return None
-    if is_set and not root.plain:
-        return _NEVER
+        return PreparedCondition(_NEVER, (), marks)
     if found.renderer.rounds:
-        if is_set:
-            return None
+        if form is not ConditionForm.ROW:
+            return PreparedCondition(None, (), marks)
         raise NotSupportedError(
             "a rule joins two of its own answers, which a condition in a query cannot say; check objects one by one"
         )
     head = found.renderer.head(found.tables)
     if is_set:
-        return (Slot(OUTER_COLUMN), _IN, *head, *found.rows, ")")
-    return ("(", *head, *found.rows, ")") if head else (f"{EXISTS.removeprefix('SELECT ')}", *found.rows[1:-1], ")")
+        return PreparedCondition(*_in_set(found.plans[0], (*head, *found.rows)), marks)
+    truth = ("(", *head, *found.rows, ")") if head else (f"{EXISTS.removeprefix('SELECT ')}", *found.rows[1:-1], ")")
+    once: list[Text] = [(f"SELECT 1 FROM {name}",) for name, _ in found.renderer.shared.values()]
+    counted = (*head, *union(once, distinct=False)) if once and form is ConditionForm.BY_SET else ()
+    return PreparedCondition(truth, counted, marks)
+
+
+_NEVER: Text = ("1 = 0",)
+
+
+def _in_set(root: PlannedRoot, rows: Text) -> tuple[Text | None, Text]:
+    if root.guarded or root.grounded or any(isinstance(out, Var) for end in root.plain for out in end.outs):
+        return None, ()
+    return ((Slot(OUTER_COLUMN), " IN (", *rows, ")"), rows) if root.plain else (_NEVER, ())
 
 
 def _value(piece: Const | Other | Slot, slots: dict[str, object]) -> object:

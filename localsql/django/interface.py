@@ -85,7 +85,8 @@ class AccessCondition(Expression):
             raise NotSupportedError(
                 f"{self.column!r} cannot be compared with ids; use a column of texts, numbers or UUIDs"
             )
-        return self.condition(column.replace("%%", "%"), kind, compiler.query.high_mark is not None)
+        sql, values = self.condition(column.replace("%%", "%"), kind, compiler.query.high_mark is not None)
+        return f"({column} IS NOT NULL AND {sql})", values  # no object: false, and true under NOT
 
     @abstractmethod
     def condition(self, column: str, kind: IdKind, is_page: bool) -> tuple[str, tuple[Any, ...]]:

@@ -24,6 +24,7 @@ from django.db.models import Case, Count, Exists, OuterRef, Prefetch, Q, Value, 
 from django.http import HttpResponse
 from django.template import Context, Template
 from django.test import RequestFactory, TestCase, TransactionTestCase, override_settings
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from django.views.generic import View
 from documents.models import Comment, Document, Folder, Membership, Organization, Project, Team
@@ -292,6 +293,29 @@ class Querysets(World, TestCase):
         editable = Document.objects.filter(permitted(self.eve, "edit", Document))
         assert self.titles(editable) == ["news", "plan", "secret"]
         assert who("edit", self.old).count() == 0 and who("edit", self.plan).count() == 3
+
+    def test_a_row_without_an_object_is_not_permitted(self):
+        may = permitted(self.ann, "read", Folder, column="parent")
+        assert [folder.name for folder in Folder.objects.filter(may)] == ["inner"]
+        assert sorted(folder.name for folder in Folder.objects.filter(~may)) == ["other", "top"]
+        assert sorted(folder.name for folder in Folder.objects.exclude(may)[:5]) == ["other", "top"]
+        assert {folder.may for folder in Folder.objects.annotate(may=may)} == {True, False}
+
+    @engine_only
+    def test_a_page_finds_what_its_rows_have_in_common_once(self):
+        """Pages of few permitted rows, of many in few folders, and of many in many folders."""
+        facts.insert(("has_role", self.ann, "viewer", self.top))
+        statements = []
+        for many in (5_000, 3, 1):
+            asking._many.clear()
+            with patch.object(asking, "_MANY", many), CaptureQueriesContext(connection) as queries:
+                assert sorted(each.title for each in Document.objects.filter(self.may)[:3]) == self.readable
+                assert [each.title for each in Document.objects.filter(~self.may)[:3]] == ["secret"]
+            statements.append(queries[-1]["sql"])
+        by_ids, by_folders, one_by_one = statements
+        assert re.search(r'"documents_document"."id" IN \(WITH', by_ids)
+        assert by_folders.count("IN (SELECT o0 FROM r0)") == 1 and "r1" not in by_folders
+        assert " IN (WITH" not in one_by_one and " IN (SELECT" not in one_by_one
 
     @engine_only
     def test_the_policy_is_that_of_the_statement(self):

@@ -12,10 +12,26 @@ Of two columns that are compared, the one that is read later in the join stays a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
-from checks.engine.plan.plan import ArgumentPosition, Branch, Exit, FactScan, PlanSource
+from checks.engine.plan.draft import renumbered, sources_of, variant_of
+from checks.engine.plan.plan import (
+    Answers,
+    ArgumentPosition,
+    Branch,
+    Condition,
+    DerivedTable,
+    Exit,
+    FactScan,
+    Form,
+    Goals,
+    Holds,
+    Plan,
+    PlanSource,
+    Same,
+)
 from checks.engine.rules.clauses import Col, Const, Operand, Slot, Term, Var
 from checks.engine.sql.stored import Scoped, StoredRenderer
 from checks.engine.sql.text import Column, Formed, IdKind, Shown, Text, joined
@@ -70,6 +86,83 @@ class Element(Formed):
 
 OUTER = "outer_id"  # the slot of the value that is a column of the enclosing statement: its text
 OUTER_COLUMN = "outer_column"  # the same column as it is
+
+# ---- the set of all answers -> the test of one row -----------------------------------------------------------------
+# The fact that has the tested id is looked up for each row. What it is joined with is a set, which is found once:
+#
+#     (d.a0) <- d <- has_relation(Document, "folder", Folder); f <- goals; d.a2 = f.c0
+#     () <- d <- has_relation(Document, "folder", Folder); d.a0 = :outer_id; d.a2 in the set of f.c0
+
+
+def tested_by_row(plan: Plan) -> Plan | None:
+    """Return the plan of whether `OUTER` is among a list's answers; None if a branch has no such form."""
+    found: dict[Hashable, list[RowTest]] = {}
+    for end in plan.exits:
+        test = None if plan.has_rounds else _row_test(end)
+        if test is None:
+            return None
+        columns = [each for each in test.sought if isinstance(each, Col)]
+        alike = renumbered(test.row, columns) or test.row, len(columns), len(test.sought), test.rest is None
+        found.setdefault(alike, []).append(test)
+    return Plan(plan.name, 0, tuple(_exit(plan, tests) for tests in found.values()), fixed=plan.fixed)
+
+
+class RowTest(NamedTuple):
+    """A branch in two parts: what is read for each row; and the set that it reads, in which `sought` is looked up."""
+
+    row: Branch
+    sought: tuple[Operand, ...] = ()
+    rest: Exit | None = None
+
+
+def _row_test(end: Exit) -> RowTest | None:
+    (out,), sources = end.outs, end.branch.sources
+    if isinstance(out, Var):
+        return None
+    looked_up = tuple(each for each in sources if isinstance(each, FactScan) and each.number == _source(out))
+    here, is_set = {each.number for each in looked_up}, isinstance(out, Col) and not looked_up
+    own: list[Condition] = [] if is_set else [Same(out, Slot(OUTER))]
+    pairs: list[tuple[Operand, Operand]] = [(Slot(OUTER), out)] if is_set else []
+    others: list[Condition] = []
+    for each in end.branch.conditions:
+        if sources_of(each) <= here:
+            own.append(each)
+        elif not sources_of(each) & here:
+            others.append(each)
+        elif isinstance(each, Same):
+            pairs.append((each.left, each.right) if _source(each.left) in here else (each.right, each.left))
+        else:
+            return None
+    row, rest = Branch(looked_up, tuple(own)), tuple(each for each in sources if each not in looked_up)
+    if not rest:
+        return RowTest(row)
+    sought, wanted = tuple(mine for mine, _ in pairs), tuple(theirs for _, theirs in pairs)
+    return RowTest(row, sought, Exit(Branch(rest, tuple(others)), wanted))
+
+
+def _exit(plan: Plan, tests: list[RowTest]) -> Exit:
+    """Return the exit of tests that differ in their sets only: one set has all of them."""
+    row, sought, _ = tests[0]
+    ends = tuple(test.rest for test in tests if test.rest is not None)
+    if not ends:
+        return Exit(row, ())
+    recurses = any(isinstance(source, Goals | Answers) for end in ends for source in end.branch.sources)
+    whole = replace(plan if recurses else Plan(plan.name, 0, ()), width=len(sought), exits=ends, fixed=plan.fixed)
+    if not sought:
+        return Exit(replace(row, conditions=(*row.conditions, Holds(whole))), ())
+    number = 1 + max(map(_source, sought))
+    same = tuple(Same(Col(number, whole.column(index)), each) for index, each in enumerate(sought))
+    table = DerivedTable(number, whole, variant_of(ends[0], plan.fixed))
+    in_set = Plan(plan.name, 0, (Exit(Branch((table,), same), ()),), fixed=plan.fixed.union(sought), form=Form.SET)
+    return Exit(replace(row, conditions=(*row.conditions, Holds(in_set))), ())
+
+
+def _source(term: Term) -> int:
+    """Return the number of a column's source; -1 for all other terms."""
+    return term.source if isinstance(term, Col) else -1
+
+
+# ---- rendering ------------------------------------------------------------------------------------------------------
 
 
 @dataclass
