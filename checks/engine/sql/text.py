@@ -591,10 +591,10 @@ class PostgreSQL:
             case IdKind.TEXT:  # the collation of the column, so that its index is used
                 return (*whole, ' COLLATE "default"')
             case IdKind.INTEGER:
-                least, most = -(2**63), 2**63 - 1
-                fits: Text = ("CAST(", *whole, f" AS numeric) BETWEEN {least} AND {most}")
-                number: Text = ("CASE WHEN ", *fits, " THEN CAST(", *whole, " AS bigint) END")
-                return ("(CASE WHEN ", *whole, " ~ '^(0|-?[1-9][0-9]{0,18})$' THEN ", *number, " END)")
+                number: Text = ("CAST(", *whole, " AS bigint)")
+                fits: Text = ("CAST(", *whole, f" AS numeric) BETWEEN {-(2**63)} AND {2**63 - 1}")
+                long: Text = ("WHEN ", *whole, " ~ '^-?[1-9][0-9]{18}$' THEN CASE WHEN ", *fits, " THEN ", *number)
+                return ("(CASE WHEN ", *whole, " ~ '^(0|-?[1-9][0-9]{0,17})$' THEN ", *number, " ", *long, " END END)")
             case IdKind.UUID:
                 return ("(CASE WHEN ", *whole, f" ~ '^{_UUID}$' THEN CAST(", *whole, " AS uuid) END)")
             case IdKind.BOOLEAN:
