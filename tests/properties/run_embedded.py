@@ -3,7 +3,8 @@
     python -m tests.properties.run_embedded --questions 20000 --database postgres
 
 Some facts of each random policy are rows of models, the others are stored. Questions are asked inside and outside of
-transactions: by `authorize` and the like, by querysets, and by the endpoints. Prints what disagrees, and a count.
+transactions: by `authorize` and the like, by querysets, and by the endpoints. Prints what disagrees, and a count, also
+if it is interrupted or terminated. Most of the time is spent in this process: run some with other seeds beside it.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ from __future__ import annotations
 import argparse
 import itertools
 import logging
+import signal
 import sys
 import time
 import traceback
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from random import Random
 
 from django.core.management import call_command
@@ -51,15 +54,27 @@ def _chain(failure: BaseException | None) -> Iterator[BaseException]:
 
 
 def run(options: argparse.Namespace) -> int:
+    tally, began = Counter(), time.monotonic()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with suppress(KeyboardInterrupt):
+        hold(options, tally, began + 60 * options.minutes)
+    for name, count in sorted(tally.items()):
+        print(f"{count:8d} {name}")
+    asked = tally["right"] + tally["WRONG"] + tally["querysets"]
+    print(f"{tally['WRONG']} wrong of {asked} in {time.monotonic() - began:.0f} s")
+    return 1 if tally["WRONG"] else 0
+
+
+def hold(options: argparse.Namespace, tally: Counter, until: float) -> None:
     from tests.properties.ask_adapter import PolicyRefused
     from tests.properties.embedded import differences
     from tests.properties.every_way import in_every_way
     from tests.properties.written import some_case
 
-    new_key, tally, began = keys(), Counter(), time.monotonic()
+    new_key = keys()
     for seed in itertools.islice(itertools.count(options.seed), options.policies):
         asked = tally["right"] + tally["WRONG"] + tally["querysets"]
-        if asked >= options.questions or time.monotonic() > began + 60 * options.minutes:
+        if asked >= options.questions or time.monotonic() > until:
             break
         rng = Random(seed)
         case = in_every_way(some_case(seed, rng, (), False), rng, 1)
@@ -85,11 +100,6 @@ def run(options: argparse.Namespace) -> int:
             tally["right" if outcome.is_right else "WRONG"] += 1
             if not outcome.is_right:
                 print(f"==== seed {seed}\n{outcome}", flush=True)
-    for name, count in sorted(tally.items()):
-        print(f"{count:8d} {name}")
-    asked = tally["right"] + tally["WRONG"] + tally["querysets"]
-    print(f"{tally['WRONG']} wrong of {asked} in {time.monotonic() - began:.0f} s")
-    return 1 if tally["WRONG"] else 0
 
 
 if __name__ == "__main__":
