@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Hashable
+from contextlib import nullcontext, suppress
 from dataclasses import replace
-from datetime import datetime
 from enum import Enum, auto
 from functools import partial
 from time import monotonic
@@ -37,7 +36,9 @@ from checks.errors import CannotEnumerate, UnboundVariable
 from checks.explain.explain import explain as explained
 from facts.numbering import Marks
 from facts.store import Deletes, Inserts, apply
-from localsql.django.interface import AccessCondition, Explained, facts_of, patterns_of
+from facts.wire import Fact as Stored
+from facts.wire import FactPattern
+from localsql.django.interface import AccessCondition, Explained, StoredFacts
 from localsql.django.tables import value_of
 from policy.active import versions
 from policy.core import spans
@@ -332,11 +333,8 @@ def actions(user: object, resource: object) -> set[str]:
 
 def explain(user: object, action: str, resource: object) -> Explained:
     """Return why the user may perform the action on the resource, or why not; print it."""
-    return Explained(with_asker(partial(explained, question=question_of(user, action, resource))))
-
-
-def question_of(user: object, action: str, resource: object) -> Question:
-    return _question(value_of(user), action, value_of(resource))
+    question = _question(value_of(user), action, value_of(resource))
+    return Explained(with_asker(partial(explained, question=question)))
 
 
 def _question(actor: Value, action: str, resource: Value) -> Question:
@@ -350,36 +348,21 @@ def _question(actor: Value, action: str, resource: Value) -> Question:
 _BY = By("application")
 
 
-class _Facts:
-    """Stored facts, changed in the transaction of the caller, if there is one."""
+class OwnFacts(StoredFacts):
+    def add(self, facts: list[Stored]) -> None:
+        self._apply(Inserts(facts, None))
 
-    def insert(self, *facts: tuple[Any, ...], until: datetime | None = None) -> None:
-        """Store facts, such as `("has_role", user, "viewer", folder)`. With `until`, they expire then."""
-        self._apply(Inserts(facts_of(facts, until), None))
-
-    def delete(self, *patterns: tuple[Any, ...]) -> int:
-        """Delete facts; return how many. In a pattern, None is any value, and a model any of its objects."""
-        return self._apply(Deletes(patterns_of(patterns)))
+    def remove(self, patterns: list[FactPattern]) -> int:
+        return self._apply(Deletes(patterns))
 
     def _apply(self, change: Inserts | Deletes) -> int:
-        def act(trusted: Trusted) -> int:
-            with _within_caller():
-                return apply(trusted.environment_id, [change], _BY).deleted
-
-        return with_asker(act)
-
-
-facts = _Facts()
+        """Apply the change; in a transaction by a savepoint, so that it stays usable if the change is rejected."""
+        is_inside = connections[DEFAULT_DB_ALIAS].in_atomic_block
+        with transaction.atomic(DEFAULT_DB_ALIAS) if is_inside else nullcontext():
+            return with_asker(lambda trusted: apply(trusted.environment_id, [change], _BY).deleted)
 
 
-@contextmanager
-def _within_caller() -> Iterator[None]:
-    """Use a savepoint in a caller's transaction, which stays usable if the change is rejected."""
-    if not connections[DEFAULT_DB_ALIAS].in_atomic_block:
-        yield
-        return
-    with transaction.atomic(DEFAULT_DB_ALIAS):
-        yield
+facts = OwnFacts()
 
 
 def publish_policy(text: str) -> Callable[[], object]:

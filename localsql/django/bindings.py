@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from django.db.models import Field, Model, QuerySet
+from django.db.models import Model, QuerySet
 
 BindingRows = QuerySet[Any, Any] | Callable[[], QuerySet[Any, Any]]
 
@@ -66,11 +66,3 @@ def type_of(model: type[Model], name: str = "", column: str = "pk") -> None:
     concrete = model._meta.concrete_model or model
     registry.types[concrete] = ModelType(name or concrete._meta.object_name or "", column)
     registry.version += 1
-
-
-def id_field(model: type[Model]) -> Field[Any, Any]:
-    """Return the field whose value is the id of a model's objects."""
-    column = registry.type_of(model).column
-    found = model._meta.pk if column == "pk" else model._meta.get_field(column)
-    assert isinstance(found, Field), "an id is a column"
-    return found

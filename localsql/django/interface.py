@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import logging
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, cast
@@ -40,14 +40,6 @@ def permitted(user: object, action: str, model: type[Model], column: str | None 
     """
     condition: AccessCondition = authz.condition_type(
         column or registry.type_of(model).column, action, model, value_of(user), None
-    )
-    return condition
-
-
-def permitted_actors(model: type[Model], action: str, resource: object) -> AccessCondition:
-    """Return the condition that the model's object may perform the action on the resource."""
-    condition: AccessCondition = authz.condition_type(
-        registry.type_of(model).column, action, model, None, value_of(resource)
     )
     return condition
 
@@ -99,7 +91,8 @@ class AccessCondition(Expression):
 def who(action: str, resource: object, model: type[Model] | None = None) -> QuerySet[Any]:
     """Return a queryset of the users (or of another model's objects) who may perform the action on the resource."""
     model = model or get_user_model()
-    return cast("QuerySet[Any]", model._default_manager.filter(permitted_actors(model, action, resource)))
+    allowed = authz.condition_type(registry.type_of(model).column, action, model, None, value_of(resource))
+    return cast("QuerySet[Any]", model._default_manager.filter(allowed))
 
 
 def require(user: object, action: str, resource: object) -> None:
@@ -133,27 +126,33 @@ class Explained:
 
 # ---- facts --------------------------------------------------------------------------------------------------------
 
-_PREDICATE_AND_ARGUMENTS = "a fact is a predicate and its arguments, such as ('has_role', user, 'viewer', folder)"
 
+class StoredFacts(ABC):
+    """Stored facts, changed in the transaction of the caller, if there is one."""
 
-def facts_of(facts: Sequence[Sequence[Any]], until: datetime | None) -> list[Stored]:
-    """Return facts as they are stored; with `until`, they expire then."""
-    if until is not None and until.tzinfo is None:
-        raise ValueError("`until` has no time zone; use django.utils.timezone")
-    ends = None if until is None else round(until.timestamp() * 1_000_000)
-    return [Stored(name, tuple(map(value_of, args)), ends) for name, args in map(_parts, facts)]
+    def insert(self, *facts: tuple[Any, ...], until: datetime | None = None) -> None:
+        """Store facts, such as `("has_role", user, "viewer", folder)`. With `until`, they expire then."""
+        if until is not None and until.tzinfo is None:
+            raise ValueError("`until` has no time zone; use django.utils.timezone")
+        ends = None if until is None else round(until.timestamp() * 1_000_000)
+        self.add([Stored(name, tuple(map(value_of, args)), ends) for name, args in map(_parts, facts)])
 
+    def delete(self, *patterns: tuple[Any, ...]) -> int:
+        """Delete facts; return how many. In a pattern, None is any value, and a model any of its objects."""
+        return self.remove([FactPattern(name, tuple(map(_argument, args))) for name, args in map(_parts, patterns)])
 
-def patterns_of(patterns: Sequence[Sequence[Any]]) -> list[FactPattern]:
-    """Return patterns: None is any value, and a model any of its objects."""
-    return [FactPattern(name, tuple(map(_argument, args))) for name, args in map(_parts, patterns)]
+    @abstractmethod
+    def add(self, facts: list[Stored]) -> None: ...
+
+    @abstractmethod
+    def remove(self, patterns: list[FactPattern]) -> int: ...
 
 
 def _parts(fact: Sequence[Any]) -> tuple[str, Sequence[Any]]:
     match fact:
         case (str() as predicate, *args) if args:
             return predicate, args
-    raise TypeError(f"{_PREDICATE_AND_ARGUMENTS}, not {fact!r}")
+    raise TypeError(f"a fact is a predicate and its arguments, as ('has_role', user, 'viewer', folder), not {fact!r}")
 
 
 def _argument(thing: object) -> Argument:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
 
 from django.core.checks import CheckMessage, Error, Warning
 from django.core.management.base import CommandError
@@ -12,7 +13,7 @@ from django.db import DEFAULT_DB_ALIAS, connections
 
 from facts.accept import unaccepted_of
 from localsql.binding_keys import key_from_text
-from localsql.django.bindings import id_field, registry
+from localsql.django.bindings import registry
 from localsql.django.tables import kind_of, table_of
 from policy.core.config import settings
 from policy.core.journal import By
@@ -23,8 +24,6 @@ from policy.models import Environment, PolicyVersion, environment_named
 from policy.publishing import publish
 from policy.rules import compile_source
 from policy.rules.program import Program
-
-VENDORS = ("sqlite", "postgresql")
 
 # ---- the policy file ------------------------------------------------------------------------------------------------
 
@@ -61,11 +60,16 @@ def _active_text(environment: Environment) -> str | None:
 # ---- system checks ------------------------------------------------------------------------------------------------
 
 
+def engine_problem() -> CheckMessage | None:
+    vendor = connections[DEFAULT_DB_ALIAS].vendor
+    if vendor in ("sqlite", "postgresql"):
+        return None
+    return Error(f"{vendor} is not supported", hint="Use SQLite or PostgreSQL as `default`.", id="authz.E101")
+
+
 def findings(databases: Iterable[str] | None) -> Iterator[CheckMessage]:
-    connection = connections[DEFAULT_DB_ALIAS]
-    if connection.vendor not in VENDORS:
-        hint = "Facts are stored in SQLite or PostgreSQL: use one of these as the database `default`."
-        yield Error(f"{connection.vendor} is not supported", hint=hint, id="authz.E101")
+    if (unsupported := engine_problem()) is not None:
+        yield unsupported
         return
     program = None
     if settings.POLICY is not None:
@@ -95,7 +99,8 @@ def findings_of_bindings(program: Program | None) -> Iterator[CheckMessage]:
             near = get_close_matches(known.name, sorted(program.types), 1)
             hint = f"Did you mean `{near[0]}`?" if near else "Declare it, or remove type_of."
             yield Warning(f"{model._meta.label}: the policy has no type `{known.name}`", hint=hint, id="authz.W105")
-        if kind_of(id_field(model), connection) is None:
+        ids: Any = model._meta.pk if known.column == "pk" else model._meta.get_field(known.column)
+        if kind_of(ids, connection) is None:
             yield Error(
                 f"{model._meta.label}: its ids cannot be compared exactly", hint="Use another column.", id="authz.E106"
             )

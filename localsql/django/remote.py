@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
 from functools import lru_cache, partial
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from secrets import token_hex
@@ -38,8 +37,8 @@ from facts.wire import FactPattern, fact_to_json
 from localsql.binding_keys import key_from_text
 from localsql.bindings import bindings_from_text
 from localsql.django.bindings import registry
-from localsql.django.interface import AccessCondition, Explained, facts_of, patterns_of
-from localsql.django.project import VENDORS, findings_of_bindings
+from localsql.django.interface import AccessCondition, Explained, StoredFacts
+from localsql.django.project import engine_problem, findings_of_bindings
 from localsql.django.tables import NOBODY, compiled, table_of, value_of
 from localsql.errors import BindingRejected
 from localsql.management.commands.ask_local import BoundRows
@@ -355,24 +354,20 @@ class WrittenChange:
         self.is_sent = True
 
 
-class RemoteFacts:
+class RemoteFacts(StoredFacts):
     """Stored facts, changed on the server by the commit of the caller's transaction."""
 
-    def insert(self, *facts: tuple[Any, ...], until: datetime | None = None) -> None:
-        """Store facts, such as `("has_role", user, "viewer", folder)`. With `until`, they expire then."""
-        change = WrittenChange(facts=facts_of(facts, until))
+    def add(self, facts: list[Stored]) -> None:
         if facts:
+            change = WrittenChange(facts=facts)
             call("/batch?dry_run=true", [change.step])
             _write(change)
 
-    def delete(self, *patterns: tuple[Any, ...]) -> int:
-        """Delete facts; return how many. In a pattern, None is any value, and a model any of its objects."""
-        wanted, own = patterns_of(patterns), _facts_of(_own())
-        stored = {fact for pattern in wanted for fact in _stored(pattern)}
-        deleted = stored | {fact for fact in own if any(_matches(pattern, fact) for pattern in wanted)}
-        if wanted:
-            _write(WrittenChange(patterns=wanted, hides=bool(stored)))
-        return len(deleted)
+    def remove(self, patterns: list[FactPattern]) -> int:
+        own, stored = _facts_of(_own()), {fact for pattern in patterns for fact in _stored(pattern)}
+        if patterns:
+            _write(WrittenChange(patterns=patterns, hides=bool(stored)))
+        return len(stored.union(fact for fact in own if any(_matches(pattern, fact) for pattern in patterns)))
 
 
 facts = RemoteFacts()
@@ -518,9 +513,8 @@ def migrated(verbosity: int) -> None:
 
 
 def findings(databases: Iterable[str] | None) -> Iterator[CheckMessage]:
-    vendor = connections[DEFAULT_DB_ALIAS].vendor
-    if vendor not in VENDORS:
-        yield Error(f"{vendor} is not supported", hint="Use SQLite or PostgreSQL as `default`.", id="authz.E101")
+    if (unsupported := engine_problem()) is not None:
+        yield unsupported
         return
     problems = list(_problems())
     yield from (Error(each, id="authz.E108") for each in problems)

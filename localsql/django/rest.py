@@ -1,11 +1,4 @@
-"""Check access in Django REST framework.
-
-class Documents(ModelViewSet):
-    queryset = Document.objects.all()
-    permission_classes = [Permitted]
-    filter_backends = [PermittedFilter]
-    permitted_actions = {"create": ("edit", Folder, "folder")}     # other actions have defaults
-"""
+"""Check access in Django REST framework: a permission class and a filter backend, by a view's `permitted_actions`."""
 
 from __future__ import annotations
 

@@ -1,13 +1,4 @@
-"""Test a project's policy and views: facts in one line, and assertions that say why.
-
-    class Access(Authorized, TestCase):
-        def test_viewers_read(self):
-            self.fact("has_role", self.ann, "viewer", self.folder)
-            self.assert_allowed(self.ann, "read", self.document)
-            self.assert_denied(self.ben, "read", self.document)
-
-With pytest, the fixture `authz` has the same methods: `pytest_plugins = ["localsql.django.pytest_plugin"]`.
-"""
+"""Test a project's policy and views: facts in one line, and assertions that say why (with pytest, `pytest_plugin`)."""
 
 from __future__ import annotations
 
@@ -18,7 +9,11 @@ import localsql.django as authz
 
 
 class Authorized:
-    """A mixin for Django's `TestCase`."""
+    """A mixin for Django's `TestCase`.
+
+    self.fact("has_role", self.ann, "viewer", self.folder)
+    self.assert_allowed(self.ann, "read", self.document)
+    """
 
     addCleanup: Callable[[Callable[[], object]], object]
 
