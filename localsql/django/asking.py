@@ -196,7 +196,9 @@ def _compiled(session: LiveSession, key: StatementKey, kind: IdKind, form: Condi
         )
     head = found.renderer.head(found.tables)
     if is_set:
-        return PreparedCondition(*_in_set(found.plans[0], (*head, *found.rows)), marks)
+        # A stored id that the column cannot hold is NULL; with it, whatever is not IN the set would be NULL, too.
+        rows: Text = (*head, "SELECT q.o0 FROM (", *found.rows, ") q WHERE q.o0 IS NOT NULL")
+        return PreparedCondition(*_in_set(found.plans[0], rows), marks)
     truth = ("(", *head, *found.rows, ")") if head else (f"{EXISTS.removeprefix('SELECT ')}", *found.rows[1:-1], ")")
     once: list[Text] = [(f"SELECT 1 FROM {name}",) for name, _ in found.renderer.shared.values()]
     counted = (*head, *union(once, distinct=False)) if once and form is ConditionForm.BY_SET else ()

@@ -301,6 +301,12 @@ class Querysets(World, TestCase):
         assert sorted(folder.name for folder in Folder.objects.exclude(may)[:5]) == ["other", "top"]
         assert {folder.may for folder in Folder.objects.annotate(may=may)} == {True, False}
 
+    def test_ids_that_no_row_has(self):
+        facts.insert(("has_role", self.ann, "viewer", ("Document", "no number")))
+        assert self.titles(Document.objects.filter(self.may)) == self.readable
+        assert self.titles(Document.objects.exclude(self.may)) == ["secret"]
+        assert [each.title for each in Document.objects.filter(~self.may)[:5]] == ["secret"]
+
     @engine_only
     def test_a_page_finds_what_its_rows_have_in_common_once(self):
         """Pages of few permitted rows, of many in few folders, and of many in many folders."""

@@ -245,11 +245,12 @@ class BoundRenderer(StoredRenderer):
     def shown_outs(self, end: Exit) -> list[Column]:
         if self.elements is None:
             return self.outs(end)
-        return [(f"NULL AS o{k}",) if isinstance(out, Var) else Element(out, tuple) for k, out in enumerate(end.outs)]
+        (out,) = end.outs
+        return [("NULL AS o0",) if isinstance(out, Var) else Element(out, lambda text: (*text, " AS o0"))]
 
     def shown(self, column: Shown, scope: Scoped) -> Text:
         if isinstance(column, Element):
-            return self._element(column.term, scope)
+            return column.form(self._element(column.term, scope))
         if isinstance(self._argument(column.term, scope), str) and isinstance(column, Formed):
             return column.form(self.dialect.text_value(self.operand(column.term, scope)))
         return super().shown(column, scope)
