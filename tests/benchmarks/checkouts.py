@@ -1,7 +1,9 @@
 """Two checkouts side by side over HTTP: processor time of an answer, and how many there are in a second.
 
     git worktree add --detach ../before COMMIT
-    python -m tests.benchmarks.checkouts ../before [--database postgres] [--only lists] [--turns 8]
+    ANSWER_CACHE=0 python -m tests.benchmarks.checkouts ../before [--database postgres] [--only lists] [--turns 8]
+
+Without `ANSWER_CACHE=0`, what is asked again is answered from the cache.
 
 Each side has a server and a database of its own, with the same facts, and is asked the same by clients whose
 connections stay open. The sides take turns. Processor time is that of the server's processes and, beside it, of

@@ -214,19 +214,48 @@ def among(kind: str, text: Callable[[str], str]) -> Callable[[Making, str], Kind
     """Thousands of resources, half of them in what the boss sees."""
 
     def make(making: Making, name: str) -> Kind:
-        size, samples = making.size, []
-        things = {"Repo": size.repos, "Doc": size.docs}[kind]
+        samples = []
         for turn in range(FEW):
-            numbers = making.rng.sample(range(things), min(AMONG, size.listed))
-            numbers[::2] = making.rng.sample(range(size.listed), len(numbers[::2]))
-            ids = [entity(kind, number).id for number in numbers]
-            actor = BOSS if turn % 2 else entity("User", making.rng.randrange(size.users)).id
+            actor, ids = some_of(making, kind, AMONG, turn)
             body = asked(actor, "read") | {"resources": [of(kind, each) for each in ids]}
             samples.append((body, {"actor": actor, "action": "read", "ids": orjson.dumps(ids).decode()}))
         rows = making.database.prepared(text(making.database.vendor))
         # By hand they come in any order; the service answers in the order of the question.
         truth = Ordered(samples)
         return making.kind(name, "/authorize_resources", samples, rows, truth.of(kind), as_json)
+
+    return make
+
+
+def some_of(making: Making, kind: str, count: int, turn: int) -> tuple[str, list[str]]:
+    """The boss or anybody, and so many resources, half of them of those that the boss sees."""
+    size = making.size
+    things = {"Repo": size.repos, "Doc": size.docs}[kind]
+    numbers = making.rng.sample(range(things), min(count, size.listed))
+    numbers[::2] = making.rng.sample(range(size.listed), len(numbers[::2]))
+    actor = BOSS if turn % 2 else entity("User", making.rng.randrange(size.users)).id
+    return actor, [entity(kind, number).id for number in numbers]
+
+
+def checks_of_one(count: int) -> Callable[[Making, str], Kind]:
+    """So many checks of one user in a request."""
+
+    def make(making: Making, name: str) -> Kind:
+        samples, asked_for = [], []
+        for turn in range(FEW):
+            actor, ids = some_of(making, "Repo", count, turn)
+            who = {"type": "User", "id": actor}
+            checks = [{"actor": who, "action": "read", "resource": {"type": "Repo", "id": each}} for each in ids]
+            samples.append(({"checks": checks}, {"actor": actor, "action": "read", "ids": orjson.dumps(ids).decode()}))
+            asked_for.append(ids)
+        rows = making.database.prepared(sets.repositories_among(making.database.vendor))
+        turns = iter(asked_for)
+
+        def answer(found: list[tuple]) -> list[bool]:
+            allowed = set(first(found))
+            return [each in allowed for each in next(turns)]
+
+        return making.kind(name, "/authorize_each", samples, rows, answer)
 
     return make
 
@@ -300,6 +329,8 @@ OTHERS = (
     ("actions on a document", actions("Doc", sets.on_a_document())),
     ("1,000 repositories given", among("Repo", sets.repositories_among)),
     ("1,000 documents given", among("Doc", sets.documents_among)),
+    ("50 checks of one user", checks_of_one(50)),
+    ("1,000 checks of one user", checks_of_one(1000)),
     ("query: who may close", who_closes),
     ("query: where in an organisation", in_organisation),
 )
