@@ -189,7 +189,6 @@ IDLE = 30.0  # seconds
 _lost_at = 0.0
 _unresponsive_at = -math.inf
 _is_unresponsive = False  # the database neither responds nor closes connections
-_thread = threading.local()
 
 
 def note_loss() -> None:
@@ -222,9 +221,9 @@ def refresh_connection(mine: BaseDatabaseWrapper | None = None) -> None:
     if _is_unresponsive:
         raise OperationalError("the database does not respond")
     now = time.monotonic()
-    seen = getattr(_thread, "seen", 0.0)
-    _thread.seen = now
     mine = mine or connections[DEFAULT_DB_ALIAS]
+    seen = getattr(mine, "seen", 0.0)
+    mine.seen = now  # type: ignore[attr-defined]
     if mine.connection is None or mine.in_atomic_block:
         return
     doubtful = seen <= _lost_at or now - seen > IDLE

@@ -13,8 +13,10 @@ from django.db import connection
 
 from authz_project import __version__
 from authz_project.keys import TEST_SLUG, create_key
+from authz_project.spaces import find
 from facts.store import copy_facts
 from policy.core.journal import By, changing
+from policy.core.spaces import enter
 from policy.errors import AuthzError
 from policy.models import DEFAULT_SLUG, SLUG, Environment, PolicyVersion, default_environment
 from policy.publishing import RecordedResults, active_version
@@ -30,11 +32,12 @@ def environment_made(slug: str) -> Environment:
     """Return the environment with this name, creating it if it does not exist."""
     if slug == DEFAULT_SLUG:
         return default_environment()
+    enter(find(slug))
     found = Environment.objects.filter(slug=slug).first()
-    return found or _made(slug)
+    return found or made(slug)
 
 
-def _made(slug: str) -> Environment:
+def made(slug: str) -> Environment:
     if TEST_SLUG.fullmatch(slug):
         raise NotAName(f"`{slug}` is reserved for test environments. Use another name.")
     try:

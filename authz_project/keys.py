@@ -19,6 +19,7 @@ from django.utils import timezone
 from authz_project.database import let_go_if_broken
 from authz_project.models import SCOPE_COLUMNS, ApiKey
 from policy.active import Caller, KeyCheck, Scope, caller_of_hash
+from policy.core import spaces
 from policy.core.clock import now, time_of
 from policy.core.config import settings
 from policy.core.journal import NOBODY, By, changing, refuse_copy
@@ -40,7 +41,7 @@ _DAY = 86_400  # seconds
 _MOST = 10_000  # keys
 
 _noted: dict[str, int] = {}  # hash -> the day that is stored or queued
-_waiting: set[str] = set()  # hashes whose day is queued
+_waiting: set[tuple[str, str]] = set()  # spaces and hashes whose day is queued
 _lock = threading.Lock()  # guards the queue and the thread's existence
 _is_writing = False
 
@@ -58,7 +59,7 @@ def _note(key_hash: str, today: int) -> None:
         if len(_noted) >= _MOST:
             _noted.clear()
         _noted[key_hash] = today
-        _waiting.add(key_hash)
+        _waiting.add((spaces.current(), key_hash))
         if _is_writing:
             return
         _is_writing = True
@@ -73,17 +74,17 @@ def _note(key_hash: str, today: int) -> None:
 def _write_what_waits() -> None:
     """Write queued keys in batches until the queue is empty; after a failure, wait and retry."""
     pause = SHORTEST_PAUSE
-    while hashes := _taken():
-        if _is_written(hashes):
+    while taken := _taken():
+        if _is_written(taken):
             pause = SHORTEST_PAUSE
         else:
             time.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
             with _lock:
-                _waiting.update(hashes)
+                _waiting.update(taken)
 
 
-def _taken() -> list[str]:
+def _taken() -> list[tuple[str, str]]:
     global _is_writing
     with _lock:
         taken = list(_waiting)[:AT_ONCE]
@@ -92,17 +93,20 @@ def _taken() -> list[str]:
         return taken
 
 
-def _is_written(hashes: list[str]) -> bool:
+def _is_written(taken: list[tuple[str, str]]) -> bool:
     try:
-        let_go_if_broken()
-        write(hashes)
+        for space in sorted({space for space, _ in taken}):
+            with spaces.entered(space):
+                let_go_if_broken()
+                write([key_hash for of, key_hash in taken if of == space])
     except (Unavailable, Error) as reason:
-        log.info("cannot record the last use of %d API keys: %s", len(hashes), reason)
+        log.info("cannot record the last use of %d API keys: %s", len(taken), reason)
         return False
     except Exception:
         log.exception("cannot record the last use of API keys")
     finally:
         with suppress(Error):
+            spaces.close_others()
             connections[DEFAULT_DB_ALIAS].close()
     return True
 

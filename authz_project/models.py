@@ -91,3 +91,36 @@ class ScimResource(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind}/{self.uid}"
+
+
+class Space(models.Model):
+    """A schema with all tables of the service, in which environments live. See `authz_project.spaces`."""
+
+    name = models.CharField(max_length=40, primary_key=True)  # of the schema, too
+    server = models.CharField(max_length=40, blank=True)  # in DATABASE_URLS; empty: that of DATABASE_URL
+    number = models.PositiveSmallIntegerField(unique=True)  # determines the ids that are given there
+    is_ready = models.BooleanField(default=False)  # it has tables
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        db_table = "authz_space"
+        ordering = ["name"]
+        default_permissions = ("view",)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Place(models.Model):
+    """The space in which an environment lives; without a row, an environment lives in the home database."""
+
+    slug = models.CharField(max_length=40, primary_key=True)
+    space = models.CharField(max_length=40, blank=True)
+    target = models.CharField(max_length=40, null=True)  # noqa: DJ001 where it is being moved; empty: home, null: nowhere
+
+    class Meta:
+        db_table = "authz_place"
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return f"{self.slug} in {self.space or 'home'}"

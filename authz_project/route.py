@@ -41,6 +41,7 @@ from authz_project.database import (
 from authz_project.keys import caller_of_token, forget, hash_of, is_remembered, token_of
 from authz_project.limits import TooManyRequests, take_token
 from authz_project.log_formats import OncePerSecond, more, without_details
+from authz_project.spaces import in_place
 from checks.errors import QueryTooSlow
 from facts.feed import BeforeHorizon
 from policy.active import Caller
@@ -128,6 +129,13 @@ class Route:
         return HTTPAnswer(response.status, headers, content)
 
     def _response(self, request: Request) -> Response:
+        """Respond from the space of the key's environment."""
+        if self._authentication is None:
+            return self._response_here(request)
+        here = partial(self._response_here, request)
+        return in_place(token_of(request.headers), here, lambda response: response.status == 401)
+
+    def _response_here(self, request: Request) -> Response:
         try:
             mine = let_go_if_broken()
             if settings.FOLLOW is not None and self._authentication is not None:

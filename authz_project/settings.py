@@ -200,6 +200,14 @@ DATABASES = {
     "default": database_from_url(env.str("DATABASE_URL", default="") or f"sqlite:///{Path.cwd() / 'authz.sqlite3'}")
 }
 
+# Other servers for spaces, by name: `DATABASE_URLS=eu=postgres://…,us=postgres://…`.
+DATABASE_URLS = {
+    name.strip(): database_from_url(url, "DATABASE_URLS")
+    for name, _, url in (
+        text.partition("=") for text in re.split(r",(?=\w+=)", env.str("DATABASE_URLS", default="")) if text
+    )
+}
+
 # ---- replicas (PostgreSQL only) ---------------------------------------------------------------------
 
 REPLICA_MAX_LAG = number("REPLICA_MAX_LAG", 10)  # seconds

@@ -33,7 +33,7 @@ from facts.store import (
 )
 from facts.wire import some_end
 from policy.active import Caller, Scope, confirm, key_check, program_of_version
-from policy.core import journal, spans
+from policy.core import journal, spaces, spans
 from policy.core.clock import is_to_come, new_moment, timeline
 from policy.core.config import settings
 from policy.core.journal import By, Done, Kind, WriterTurn, advance, changing, claim, run_with_connection
@@ -110,8 +110,8 @@ class _Writer:
 class _Queue:
     """Writers of one environment, in order of arrival. While one leads, the others wait."""
 
-    def __init__(self, environment_id: int):
-        self.environment_id = environment_id
+    def __init__(self, space: str, environment_id: int):
+        self.space, self.environment_id = space, environment_id
         self.leader: _Writer | None = None
         self._waiting: list[_Writer] = []
 
@@ -146,7 +146,7 @@ class _Queue:
             if self._waiting:
                 self._follow(self._waiting[0])
             else:
-                del _queues[self.environment_id]
+                del _queues[self.space, self.environment_id]
                 self.leader = None
 
     def _follow(self, leader: _Writer) -> None:
@@ -160,17 +160,17 @@ class _Queue:
                 raise Busy(settings.WRITE_TIMEOUT)
 
 
-_queues: dict[int, _Queue] = {}  # by environment; only those that have a leader
+_queues: dict[tuple[str, int], _Queue] = {}  # by space and environment; only those that have a leader
 _entering = Lock()  # guards the queues
 
 
 def _entered(writer: _Writer) -> _Queue:
     """Enter the queue of the environment that the writer's key belonged to when last seen, and return the queue."""
-    environment_id = writer.caller.environment_id
+    place = spaces.current(), writer.caller.environment_id
     with _entering:
-        queue = _queues.get(environment_id)
+        queue = _queues.get(place)
         if queue is None:
-            queue = _queues[environment_id] = _Queue(environment_id)
+            queue = _queues[place] = _Queue(*place)
         queue.enter(writer)
     return queue
 

@@ -86,5 +86,12 @@ class IsCopy(AuthzError):
         super().__init__("this database is the copy of a follower; make the change at the main service")
 
 
+class Moved(KeyRefused):
+    """The environment lives in another space now, where the key opens it."""
+
+    def __init__(self) -> None:
+        super().__init__("the environment was moved to another space; try again")
+
+
 class TooLarge(AuthzError):
     """The request exceeds a limit, which `message` names."""

@@ -39,6 +39,7 @@ from authz_project.server.workers import (
     TaskQueue,
 )
 from authz_project.side_listener import start_listener
+from authz_project.spaces import in_place
 from checks.asking.run import turns
 from policy.core import memory, spans
 from policy.core.memory import BodyAdmission, NeedsTooMuchMemory, budget, exhausted
@@ -73,13 +74,21 @@ def allowance(environ: Environ) -> int:
     refresh_connection()
     if _is_for_people(environ):
         return largest() if _is_logged_in(environ) else min(SMALL, largest())
+    token = token_of(environ)
+    refusal = in_place(token, partial(_refusal_of, token), bool)
+    if refusal is None:
+        return largest()
+    if settings.FOLLOW is None:
+        raise refusal
+    return SMALL  # the main service may know the key
+
+
+def _refusal_of(token: str) -> KeyRefused | None:
     try:
-        caller_of_token(token_of(environ))
-    except KeyRefused:
-        if settings.FOLLOW is None:
-            raise
-        return SMALL  # the main service may know the key
-    return largest()
+        caller_of_token(token)
+    except KeyRefused as reason:
+        return reason
+    return None
 
 
 def _is_for_people(environ: Environ) -> bool:

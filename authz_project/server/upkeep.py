@@ -7,11 +7,13 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
 from django.db import DEFAULT_DB_ALIAS, Error, connections
 
 from authz_project.database import keep_small, let_go_if_broken
+from authz_project.spaces import in_each
 from facts import history, numbering
 from policy.core.threads import start_thread
 from policy.errors import Unavailable
@@ -27,9 +29,9 @@ class PeriodicTask(NamedTuple):
 
 TASKS = (
     PeriodicTask("checkpoint of the SQLite write-ahead log", 10, keep_small),
-    PeriodicTask("deletion of expired facts", 60, history.sweep_all),
-    PeriodicTask("counting of facts, by which questions are planned", 300, numbering.count_all),
-    PeriodicTask("deletion of old history", 3600, history.prune_by_setting),
+    PeriodicTask("deletion of expired facts", 60, partial(in_each, history.sweep_all)),
+    PeriodicTask("counting of facts, by which questions are planned", 300, partial(in_each, numbering.count_all)),
+    PeriodicTask("deletion of old history", 3600, partial(in_each, history.prune_by_setting)),
 )
 
 

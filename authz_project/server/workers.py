@@ -27,8 +27,10 @@ from authz_project.following import WAITED
 from authz_project.keys import caller_of_token, is_remembered, token_of
 from authz_project.route import Environ
 from authz_project.server.listening import CLIENT, in_use
+from authz_project.spaces import directory
 from policy.core import journal
 from policy.core.journal import thread
+from policy.core.spaces import entered
 from policy.core.threads import note_shortage, start_thread, thread_pool
 from policy.errors import Unavailable
 
@@ -485,10 +487,16 @@ class _WaitingFollower:
     environ: Environ
     protocol: HTTPProtocol
     environment_id: int
+    space: str
     revision: int  # what it has
     keys: str  # the digest of its keys
     until: float
     since: float = field(default_factory=time.monotonic)
+
+
+def _keys_of(environment_id: int, space: str) -> str:
+    with entered(space):
+        return digest_of(keys_of(environment_id))
 
 
 class FollowerRequests:
@@ -510,6 +518,7 @@ class FollowerRequests:
         if not re.fullmatch(r"[0-9]{1,19} [0-9]{1,4}(\.[0-9]{1,9})?", f"{after} {seconds}", re.ASCII):
             return False
         until = time.monotonic() + min(float(seconds), LONGEST_WAIT)
+        space = directory.space_of(token_of(environ))
         environment_id = caller_of_token(token_of(environ)).environment_id
         in_use.add(environ[CLIENT])
         with self._news:
@@ -517,7 +526,7 @@ class FollowerRequests:
                 start_thread("followers", self._keep_looking)
                 self._is_looking = True
             self._waiting.append(
-                _WaitingFollower(environ, protocol, environment_id, int(after), query.get("keys", ""), until)
+                _WaitingFollower(environ, protocol, environment_id, space, int(after), query.get("keys", ""), until)
             )
             self._news.notify()
         return True
@@ -544,10 +553,10 @@ class FollowerRequests:
         try:
             let_go_if_broken()
             refresh_connection()
-            numbers = {each.environment_id for each in waiting}
-            offsets = journal.offsets_of(list(numbers))
+            numbers = {each.environment_id: each.space for each in waiting}
+            offsets = journal.offsets_of(numbers)
             if now > self._looked_at_keys + KEYS_TICK:
-                keys = {number: digest_of(keys_of(number)) for number in numbers}
+                keys = {number: _keys_of(number, space) for number, space in numbers.items()}
                 self._looked_at_keys = now
             due = [
                 each

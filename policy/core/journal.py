@@ -7,7 +7,7 @@ import math
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -31,11 +31,11 @@ from django.db import (
 from django.db.backends.utils import CursorWrapper
 from django.http import HttpRequest
 
-from policy.core import spans
+from policy.core import spaces, spans
 from policy.core.clock import MOMENT_BITS, is_citus, now_in, timeline
 from policy.core.config import settings
 from policy.core.threads import start_thread
-from policy.errors import Busy, Cancelled, IsCopy, NoPrimary, NotFound
+from policy.errors import Busy, Cancelled, IsCopy, Moved, NoPrimary, NotFound
 from policy.replicas.reading import note_change
 
 # ---- revisions ----------------------------------------------------------------------------------------------------
@@ -292,11 +292,15 @@ _NEXT_TURN = (
 
 
 def refuse_copy(environment_id: int) -> None:
-    """Raise `IsCopy` if the environment is a copy of one of another service: only that service may change it."""
+    """Raise `IsCopy` if only another service may change the environment, `Moved` if it lives in another space now."""
     with connection.cursor() as cursor:
-        cursor.execute("SELECT 1 FROM authz_environment WHERE id = %s AND follows <> ''", (environment_id,))
-        if cursor.fetchone():
-            raise IsCopy
+        cursor.execute("SELECT follows FROM authz_environment WHERE id = %s AND follows <> ''", (environment_id,))
+        row = cursor.fetchone()
+    if row is not None:
+        raise Moved if row[0] == MOVED else IsCopy
+
+
+MOVED = "moved"  # in place of a service that it follows: the environment lives in another space, or is about to
 
 
 def _turn_on_server(cursor: CursorWrapper, environment_id: int, limit: float, offsets: int) -> Sequence[Any] | None:
@@ -515,6 +519,7 @@ def run_with_connection(change: Callable[[], T]) -> T:
     """Run the change on this thread, or on one with a connection; return what it returns, raise what it raises."""
     if thread.hand_on is None:
         return change()
+    change = spaces.carried(change)
     return thread.hand_on(spans.carried(change) if spans.is_on else change)
 
 
@@ -539,6 +544,7 @@ class OffsetWatch:
     def __init__(self) -> None:
         self._news = Condition()
         self._waiting: dict[int, int] = {}  # how many threads wait, by environment
+        self._spaces: dict[int, str] = {}  # where they are, by environment
         self._newest: dict[int, int] = {}  # the newest known offset, by environment
         self._is_looking = False
         self._must_look = False  # at once, without the usual delay
@@ -548,6 +554,7 @@ class OffsetWatch:
         """Wait until the environment has passed `offset`; return False on timeout at `until`, a time by `monotonic`."""
         with self._news:
             self._waiting[environment_id] = self._waiting.get(environment_id, 0) + 1
+            self._spaces[environment_id] = spaces.current()
             try:
                 self._look()  # there may have been a change since the offset was read
                 self._news.wait_for(
@@ -578,7 +585,7 @@ class OffsetWatch:
     def _leave(self, environment_id: int) -> None:
         self._waiting[environment_id] -= 1
         if not self._waiting[environment_id]:
-            del self._waiting[environment_id]
+            del self._waiting[environment_id], self._spaces[environment_id]
             self._newest.pop(environment_id, None)
             self._news.notify_all()  # the polling thread may end
 
@@ -614,18 +621,19 @@ class OffsetWatch:
         _let_go()
         _forget_connection()
 
-    def _pause(self) -> list[int]:
-        """Pause, and return the environments to poll next; an empty list ends polling, as no thread waits."""
+    def _pause(self) -> dict[int, str]:
+        """Pause, and return the environments to poll next; if there are none, polling ends, as no thread waits."""
         with self._news:
             self._news.wait_for(lambda: self._must_look or self._is_over or not self._waiting, LOOK_EVERY)
             self._must_look = False
-            waiting = [] if self._is_over else list(self._waiting)
+            waiting = {} if self._is_over else dict(self._spaces)
             self._is_looking = bool(waiting)
             return waiting
 
 
 def _let_go() -> None:
     with suppress(Error):
+        spaces.close_others()
         connection.close()
 
 
@@ -639,11 +647,15 @@ def _forget_connection() -> None:
     del connections[DEFAULT_DB_ALIAS]
 
 
-def offsets_of(environment_ids: list[int]) -> dict[int, int]:
-    listed = ", ".join(str(int(each)) for each in environment_ids)
-    with connection.cursor() as cursor:
-        cursor.execute(f'SELECT id, "offset" FROM authz_environment WHERE id IN ({listed})')
-        return dict(cursor.fetchall())
+def offsets_of(waiting: Mapping[int, str]) -> dict[int, int]:
+    """Return the offsets of environments, given with their spaces."""
+    found: dict[int, int] = {}
+    for space in sorted(set(waiting.values())):
+        listed = ", ".join(str(int(number)) for number, of in waiting.items() if of == space)
+        with spaces.entered(space), connection.cursor() as cursor:
+            cursor.execute(f'SELECT id, "offset" FROM authz_environment WHERE id IN ({listed})')
+            found |= dict(cursor.fetchall())
+    return found
 
 
 watch = OffsetWatch()

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from django.core.management.base import BaseCommand, CommandError, CommandParser, OutputWrapper, SystemCheckError
 
 from policy import publishing
+from policy.core import spaces
 from policy.core.threads import start_thread
 from policy.errors import AuthzError, NotFound, Unavailable
 from policy.files import STANDARD_INPUT, STANDARD_INPUT_SHOWN, Bundle, bundle_of_files
@@ -233,6 +234,7 @@ class ServiceCommand(BaseCommand):
         return Progress(what, self.stderr)
 
     def execute(self, *args: Any, **options: Any) -> str | None:
+        space = spaces.current()
         try:
             return super().execute(*args, **options)
         except CommandError as reason:
@@ -241,6 +243,8 @@ class ServiceCommand(BaseCommand):
                 raise
             self.stderr.write(f"error: {reason}")
             sys.exit(reason.returncode)
+        finally:
+            spaces.enter(space)
 
 
 class PolicyCommand(ServiceCommand):
@@ -260,8 +264,10 @@ class PolicyCommand(ServiceCommand):
 
 
 def environment_named(slug: str) -> Environment:
+    """Return the environment; from now on, the command works in its space."""
     if slug == DEFAULT_SLUG:
         return default_environment()
+    spaces.enter(spaces.space_of(slug))
     found = Environment.objects.filter(slug=slug).first()
     if found is None:
         advice = f"Create it with `api_keys create --environment {slug} --create-environment`."

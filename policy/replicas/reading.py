@@ -15,6 +15,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from django.db import DEFAULT_DB_ALIAS, InterfaceError, OperationalError, connections
 
 from policy.active import Caller, Seen
+from policy.core import spaces
 from policy.core.config import settings
 from policy.values import whole_number
 
@@ -121,7 +122,7 @@ def _on_replica(
     if position == NOWHERE or (position is None and settings.REPLICA_READS == POSITIONED):
         return None
     usual = connections[DEFAULT_DB_ALIAS]
-    if usual.in_atomic_block:  # only this connection sees the transaction's changes
+    if usual.in_atomic_block or spaces.current():  # only this connection sees the transaction's changes, or the space
         return None
     watching = watch()
     replica = watching.chosen(who.key_hash, asked)

@@ -1,0 +1,355 @@
+"""Move an environment to another space while it is in use.
+
+1. Its rows are copied, then what changed meanwhile, until little is left.
+2. The old place is closed: it refuses changes, and its keys open nothing. Requests wait (`authz_project.spaces`).
+3. What changed last is copied, the new place is opened, and the directory says so. Requests go on there.
+4. The old rows are deleted.
+
+Every step is committed, and can be repeated: `finish_moves` ends a move whose process died. Ids, offsets and keys stay
+what they are.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from django.db import Error, connection, transaction
+
+from authz_project.database import let_go_if_broken
+from authz_project.models import Place
+from authz_project.spaces import HOME, NotASpace, everywhere, place_of, space_named
+from facts.models import PAST, STORED
+from facts.table import EQUAL, KEY, KEY_TYPES, as_json, fetch, rows_of_json
+from policy.core.journal import MOVED
+from policy.core.spaces import current, entered
+from policy.errors import AuthzError, NotFound, Unavailable
+from policy.models import DEFAULT_SLUG, Environment
+
+log = logging.getLogger("authz.spaces")
+
+OF_ENVIRONMENT = "environment_id = {id}"
+OF_SIGNATURES = "sig IN (SELECT id FROM authz_signature WHERE environment_id = {id})"
+OF_VERSIONS = "version_id IN (SELECT id FROM authz_policy_version WHERE environment_id = {id})"
+OF_OUTBOX = "state_id IN (SELECT id FROM authz_outbox_state WHERE environment_id = {id})"
+
+# Tables besides the environment's row, and their rows that belong to it. Small ones are copied again at the end.
+SMALL = {
+    "authz_policy_version": OF_ENVIRONMENT,
+    "authz_signature": OF_ENVIRONMENT,
+    "authz_publish_request": OF_VERSIONS,
+    "authz_policy_draft": OF_ENVIRONMENT,
+    "authz_outbox_state": OF_ENVIRONMENT,
+    "authz_outbox_row": OF_OUTBOX,
+    "scim_resource": OF_ENVIRONMENT,
+    "api_key": OF_ENVIRONMENT,
+}
+LARGE = {STORED: OF_SIGNATURES, PAST: OF_SIGNATURES, "authz_revision": OF_ENVIRONMENT}
+# What is newer than a revision.
+NEWER = {STORED: "since > {after}", PAST: "until > {after}", "authz_revision": "number > {after}"}
+
+# A key whose hash is written with other letters opens nothing.
+_DIGITS, _SEALED = "0123456789abcdef", "ghijklmnopqrstuv"
+SEAL = f"UPDATE api_key SET hash = translate(hash, '{_DIGITS}', '{_SEALED}') WHERE environment_id = %s"
+UNSEAL = f"UPDATE api_key SET hash = translate(hash, '{_SEALED}', '{_DIGITS}') WHERE environment_id = %s"
+
+_COUNTS = "SELECT sig, COUNT(*) FROM {table} WHERE {rows} GROUP BY sig"
+
+FEW = 1_000  # revisions: then the rest can be copied while requests wait
+MOST_ROUNDS = 20  # of catching up with writers
+AT_ONCE = 5_000  # rows of a statement
+
+
+class Move(NamedTuple):
+    slug: str
+    source: str
+    target: str
+    facts: int
+    pause: float  # seconds for which requests had to wait
+
+
+Report = Callable[[str], None]
+
+
+def move(slug: str, target: str, report: Report = lambda step: None) -> Move:
+    """Move the environment to the space; an empty name is the home database."""
+    with entered(HOME), _alone(slug):
+        source = _beginning(slug, target)
+        report(f"copying from {shown(source)}")
+        moved = _Mover(slug, source, target, report).move()
+    log.info("moved environment %s from %s to %s", slug, shown(source), shown(target))
+    return moved
+
+
+def shown(space: str) -> str:
+    return f"space {space}" if space else "the home database"
+
+
+def _beginning(slug: str, target: str) -> str:
+    """Check that the move is possible, and note that it begins; return where the environment is."""
+    if slug == DEFAULT_SLUG:
+        raise NotASpace("Environment `default` stays in the home database.")
+    if target != HOME:
+        space_named(target)
+    place = place_of(slug)
+    unfinished = Place.objects.filter(slug=slug, target__isnull=False).values_list("target", flat=True).first()
+    if unfinished not in (None, target):
+        raise NotASpace(
+            f"A move of `{slug}` to {shown(unfinished)} was interrupted. Repeat it, or wait a minute for `serve` to end it."
+        )
+    with entered(place.space):
+        environment = Environment.objects.filter(slug=slug).first()
+    if environment is None:
+        raise NotFound(f"Environment `{slug}` does not exist.")
+    if environment.follows not in ("", MOVED):
+        raise NotASpace(f"Environment `{slug}` is the copy of a follower, and cannot be moved.")
+    if place.space == target:
+        raise NotASpace(f"Environment `{slug}` is in {shown(target)} already.")
+    Place.objects.update_or_create(slug=slug, defaults={"space": place.space, "target": target})
+    return place.space
+
+
+@contextmanager
+def _alone(slug: str) -> Iterator[None]:
+    """Let no other process move the environment; the lock is released if this one dies."""
+    values = ["authz move", slug]
+    ((is_taken,),) = fetch("SELECT pg_try_advisory_lock(hashtext(%s), hashtext(%s))", values)
+    if not is_taken:
+        raise Unavailable(f"Environment `{slug}` is being moved by another process.")
+    try:
+        yield
+    finally:
+        fetch("SELECT pg_advisory_unlock(hashtext(%s), hashtext(%s))", values)
+
+
+@dataclass
+class _Mover:
+    slug: str
+    source: str
+    target: str
+    report: Report
+
+    def __post_init__(self) -> None:
+        with entered(self.source):
+            self.id, self.is_closed = self._found()
+
+    def _found(self) -> tuple[int, bool]:
+        environment = Environment.objects.get(slug=self.slug)
+        return environment.pk, environment.follows == MOVED
+
+    def move(self) -> Move:
+        for place in (self.source, self.target):
+            with entered(place):
+                let_go_if_broken()
+                _run("SET statement_timeout = 0")
+        if not self.is_closed:
+            self._copy_all()
+            self._catch_up()
+        started = time.monotonic()
+        self._close()
+        if not self._is_open():
+            self._copy_rest()
+        self._open()
+        with entered(self.target):
+            facts = sum(count for _, count in fetch(_COUNTS.format(table=STORED, rows=self._of(STORED)), []))
+        pause = time.monotonic() - started
+        self.report("deleting the old rows")
+        with entered(self.source):
+            remove(self.id)
+        return Move(self.slug, self.source, self.target, facts, pause)
+
+    # ---- steps --------------------------------------------------------------------------------------------------
+
+    def _copy_all(self) -> None:
+        with entered(self.target):
+            remove(self.id)
+        with self._both():
+            self._copy_environment(self._offset(self.source))
+            for table in (*SMALL, *LARGE):
+                self._copy(table)
+            _run(SEAL, [self.id])
+
+    def _catch_up(self) -> None:
+        for _ in range(MOST_ROUNDS):
+            behind = self._offset(self.source) - self._offset(self.target)
+            self.report(f"{behind:,} revisions behind")
+            if behind <= FEW:
+                return
+            with self._both():
+                self._copy_newer()
+
+    def _close(self) -> None:
+        """Have the old place refuse changes and keys. Changes that have begun are made before."""
+        with entered(self.source), transaction.atomic():
+            _run("UPDATE authz_environment SET follows = %s WHERE id = %s", [MOVED, self.id])
+            if not self.is_closed:
+                _run(SEAL, [self.id])
+        self.is_closed = True
+
+    def _is_open(self) -> bool:
+        with entered(self.target):
+            return Environment.objects.filter(pk=self.id, follows="").exists()
+
+    def _copy_rest(self) -> None:
+        """Copy what changed last, and compare the numbers of facts: what was deleted without a trace is found so."""
+        with self._both():
+            self._copy_newer()
+            for table in reversed(SMALL):
+                self._delete(table)
+            for table in SMALL:
+                self._copy(table)
+            ours, theirs = self._counts(self.source), self._counts(self.target)
+            for number in {number for number, _, _ in ours ^ theirs}:
+                for table in (STORED, PAST):
+                    self._delete(table, f"sig = {number}")
+                    self._copy(table, f"sig = {number}")
+            self._copy_environment(self._offset(self.source), is_there=True)
+
+    def _open(self) -> None:
+        with entered(self.target), transaction.atomic():
+            _run("UPDATE authz_environment SET follows = '' WHERE id = %s", [self.id])
+            _run(UNSEAL, [self.id])
+        if self.target == HOME:
+            Place.objects.filter(slug=self.slug).delete()
+        else:
+            Place.objects.filter(slug=self.slug).update(space=self.target, target=None)
+
+    # ---- rows ---------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _both(self) -> Iterator[None]:
+        """Work in the target, in a transaction, beside one snapshot of the source."""
+        with entered(self.source), transaction.atomic():
+            _run("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            with entered(self.target), transaction.atomic():
+                yield
+
+    def _offset(self, place: str) -> int:
+        with entered(place):
+            ((offset,),) = fetch('SELECT "offset" FROM authz_environment WHERE id = %s', [self.id])
+        return int(offset)
+
+    def _copy_environment(self, offset: int, is_there: bool = False) -> None:
+        """Copy the environment's row. Its offset in the target is that of the last revision copied."""
+        columns = [name for name in _columns("authz_environment") if name not in ("id", "follows", "offset")]
+        with entered(self.source):
+            (row,) = fetch(f"SELECT {_listed(columns)} FROM authz_environment WHERE id = %s", [self.id])
+        values = [*row, offset, MOVED, self.id]
+        if is_there:
+            changes = ", ".join(f'"{name}" = %s' for name in (*columns, "offset", "follows"))
+            _run(f"UPDATE authz_environment SET {changes} WHERE id = %s", values)
+        else:
+            names = _listed([*columns, "offset", "follows", "id"])
+            _run(f"INSERT INTO authz_environment ({names}) VALUES ({', '.join(['%s'] * len(values))})", values)
+
+    def _copy_newer(self) -> None:
+        after, offset = self._offset(self.target), self._offset(self.source)
+        for table in (PAST, "authz_revision"):
+            self._delete(table, NEWER[table].format(after=after))
+        for gone in (PAST, STORED):  # facts that ended, and those that may have been copied already
+            self._delete_keys(gone, after)
+        for table in LARGE:
+            self._copy(table, NEWER[table].format(after=after))
+        _run('UPDATE authz_environment SET "offset" = %s WHERE id = %s', [offset, self.id])
+
+    def _delete_keys(self, table: str, after: int) -> None:
+        """Delete from the target's facts those that the source's table has newer rows of."""
+        newer = f"{self._of(table)} AND {NEWER[table].format(after=after)}"
+        with entered(self.source):
+            rows = fetch(f"SELECT {KEY} FROM {table} WHERE {newer}", [])
+        given = f"{rows_of_json(*KEY_TYPES)} AS gone ({KEY})"
+        for start in range(0, len(rows), AT_ONCE):
+            _run(f"DELETE FROM {STORED} USING {given} WHERE {EQUAL}", [as_json(rows[start : start + AT_ONCE])])
+
+    def _of(self, table: str) -> str:
+        return {**SMALL, **LARGE}[table].format(id=self.id)
+
+    def _delete(self, table: str, condition: str = "true") -> None:
+        _run(f"DELETE FROM {table} WHERE {self._of(table)} AND {condition}")
+
+    def _copy(self, table: str, condition: str = "true") -> None:
+        """Copy rows from the source to this space."""
+        names, into = _listed(_columns(table)), connection.cursor()
+        with entered(self.source):
+            origin = connection.cursor()
+        rows = f"COPY (SELECT {names} FROM {table} WHERE {self._of(table)} AND {condition}) TO STDOUT"
+        with origin.copy(rows) as read, into.copy(f"COPY {table} ({names}) FROM STDIN") as write:
+            for block in read:
+                write.write(block)
+
+    def _counts(self, place: str) -> set[tuple[int, int, int]]:
+        """Return the number of each signature's facts and past facts."""
+        with entered(place):
+            counts: dict[int, list[int]] = {}
+            for index, table in enumerate((STORED, PAST)):
+                for number, count in fetch(_COUNTS.format(table=table, rows=self._of(table)), []):
+                    counts.setdefault(number, [0, 0])[index] = count
+        return {(number, *of) for number, of in counts.items()}  # type: ignore[misc]
+
+
+def _columns(table: str) -> list[str]:
+    """Return the columns that the table has in this space."""
+    with connection.cursor() as cursor:
+        return [column.name for column in connection.introspection.get_table_description(cursor, table)]
+
+
+def _listed(columns: Sequence[str]) -> str:
+    return ", ".join(f'"{name}"' for name in columns)
+
+
+def _run(sql: str, values: Sequence[Any] = ()) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(sql, values or None)
+
+
+def remove(environment_id: int) -> None:
+    """Delete an environment, if it is here, with all that belongs to it."""
+    with transaction.atomic():
+        for table, rows in reversed({**SMALL, **LARGE}.items()):
+            _run(f"DELETE FROM {table} WHERE {rows.format(id=environment_id)}")
+        _run("DELETE FROM authz_environment WHERE id = %s", [environment_id])
+
+
+# ---- moves that were interrupted ------------------------------------------------------------------------------------
+
+
+def finish_moves() -> None:
+    """End the moves whose process died: complete those that had closed the old place, and undo the others."""
+    if connection.vendor != "postgresql":
+        return
+    for slug in Place.objects.filter(target__isnull=False).values_list("slug", flat=True):
+        try:
+            with _alone(slug):
+                _finish(slug)
+        except (Unavailable, AuthzError, Error) as reason:
+            log.warning("the move of environment %s is not over: %s", slug, reason)
+    for name in everywhere():
+        for environment in Environment.objects.filter(follows=MOVED):
+            place = place_of(environment.slug)
+            if not place.is_moving and place.space != current():
+                remove(environment.pk)
+
+
+def _finish(slug: str) -> None:
+    place = Place.objects.filter(slug=slug, target__isnull=False).first()
+    if place is None:  # it is over
+        return
+    place_of(slug)
+    if place.target:
+        space_named(place.target)
+    mover = _Mover(slug, place.space, str(place.target), lambda step: None)
+    if mover.is_closed:
+        mover.move()
+        log.warning("completed the move of environment %s to %s", slug, shown(mover.target))
+        return
+    with entered(mover.target):
+        remove(mover.id)
+    if place.space == HOME:
+        place.delete()
+    else:
+        Place.objects.filter(slug=slug).update(target=None)
+    log.warning("undid the move of environment %s to %s, which was interrupted", slug, shown(mover.target))

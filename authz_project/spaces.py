@@ -1,0 +1,321 @@
+"""Spaces: which there are, which environment lives where, and how requests get there.
+
+The home database has the directory. A process remembers where environments are, and looks there: if the key opens
+nothing, because the environment was moved, or never was there, it reads the directory again.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeVar
+
+from django.conf import settings
+from django.core.management import call_command
+from django.db import DEFAULT_DB_ALIAS, connection, connections, transaction
+from django.db.models import Max
+
+from authz_project.database import is_pooled, let_go_if_broken
+from authz_project.models import Place, Space
+from policy.core.spaces import HOME, close_others, configure, current, entered
+from policy.errors import AuthzError, NotFound, Unavailable
+from policy.models import Environment
+
+T = TypeVar("T")
+
+NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
+RESERVED = re.compile(r"pg_.*|public|home|information_schema|citus.*")
+
+# Ids are unique among all spaces: each gives those of its own block.
+FIRST, BLOCK = 1 << 30, 1 << 21  # the home database gives those below FIRST
+MOST = 511  # spaces
+
+
+# ---- which spaces there are -----------------------------------------------------------------------------------------
+
+
+def config_of(space: Space) -> dict[str, Any]:
+    """Return Django's settings of the space's database."""
+    with entered(HOME):
+        usual: Mapping[str, Any] = connections[DEFAULT_DB_ALIAS].settings_dict
+    if space.server and space.server not in settings.DATABASE_URLS:
+        raise Unavailable(f"space `{space}` is on server `{space.server}`, which DATABASE_URLS does not name")
+    config = settings.DATABASE_URLS[space.server] if space.server else {}
+    options = (config or usual)["OPTIONS"]
+    path = f"{options.get('options', '')} -c search_path={space.name}".strip()
+    return {**usual, **config, "OPTIONS": {**options, "options": path}}
+
+
+def spaces() -> list[Space]:
+    """Return the spaces that have tables; from now on, this process can enter them."""
+    with entered(HOME):
+        found = list(Space.objects.filter(is_ready=True)) if connection.vendor == "postgresql" else []
+    for space in found:
+        configure(space.name, config_of(space))
+    return found
+
+
+def everywhere() -> Iterator[str]:
+    """Enter the home database and each space in turn; yield their names."""
+    yield HOME
+    for space in spaces():
+        with entered(space.name):
+            let_go_if_broken()
+            yield space.name
+        close_others()
+
+
+def in_each(do: Callable[[], T]) -> dict[str, T]:
+    """Do it in the home database and in each space, and return the results."""
+    return {name: do() for name in everywhere()}
+
+
+# ---- which environment lives where ----------------------------------------------------------------------------------
+
+
+class Found(NamedTuple):
+    """Where an environment lives, and whether it is being moved."""
+
+    space: str
+    is_moving: bool = False
+
+
+def place_of(slug: str) -> Found:
+    """Return where the environment is or would be; also if it does not exist."""
+    with entered(HOME):
+        place = Place.objects.filter(slug=slug).first() if connection.vendor == "postgresql" else None
+        if place is None:
+            return Found(HOME)
+        if place.space:
+            configure(place.space, config_of(Space.objects.get(pk=place.space)))
+    return Found(place.space, place.target is not None)
+
+
+SETTLED = 5.0  # seconds for which a request waits for the end of a move
+LOOK_EVERY = 0.02
+FRESH = 1.0  # seconds for which a process may not know of the first space
+
+MOVING = "the environment is being moved; try again"
+
+
+@dataclass
+class Directory:
+    """What this process remembers. An entry may be outdated: then its space refuses the key."""
+
+    spaces: dict[str, str] = field(default_factory=dict)  # by slug; those that are not at home
+    none_at: float = float("-inf")  # when there was none
+
+    def space_of(self, token: str) -> str:
+        """Return the space where the key's environment was last seen."""
+        return self.spaces.get(slug_of(token), HOME) if self.spaces else HOME
+
+    def look_up(self, token: str) -> str:
+        """Read where the key's environment is, after a space has refused the key; wait for the end of a move."""
+        if connection.vendor != "postgresql" or time.monotonic() < self.none_at + FRESH:
+            return HOME
+        with entered(HOME):
+            let_go_if_broken()
+            if not Place.objects.exists():
+                self.none_at = time.monotonic()
+                return HOME
+            until = time.monotonic() + SETTLED
+            while (found := place_of(slug_of(token))).is_moving:
+                if time.monotonic() > until:
+                    raise Unavailable(MOVING)
+                time.sleep(LOOK_EVERY)
+        if found.space:
+            self.spaces[slug_of(token)] = found.space
+        else:
+            self.spaces.pop(slug_of(token), None)
+        return found.space
+
+
+directory = Directory()
+
+
+def in_place(token: str, do: Callable[[], T], is_refused: Callable[[T], bool]) -> T:
+    """Return what `do` returns in the space of the key's environment, wherever it is now."""
+    space = directory.space_of(token)
+    with entered(space):
+        found = do()
+    if is_refused(found) and (now := directory.look_up(token)) != space:
+        with entered(now):
+            found = do()
+    return found
+
+
+def slug_of(token: str) -> str:
+    """Return the name of the environment that a key is for: `e_<name>_<key id>_<secret>`."""
+    return token.split("_", 2)[1] if token.startswith("e_") else ""
+
+
+def find(slug: str) -> str:
+    """Return the space of an environment, for a command that works in it until it ends."""
+    return place_of(slug).space
+
+
+# ---- creating a space -----------------------------------------------------------------------------------------------
+
+
+class NotASpace(AuthzError):
+    """A space that cannot be created, or a name that is none."""
+
+
+def create(name: str, server: str = "") -> Space:
+    """Create the space, or complete one whose creation was interrupted."""
+    _refuse(name, server)
+    space = _registered(name, server)
+    configure(name, config_of(space))
+    _limit_home()
+    _make_schema(space)
+    with entered(name):
+        call_command("migrate", verbosity=0)
+        _prepare(space)
+        if has_citus():
+            _run("SELECT citus_schema_distribute(%s::regnamespace)", [name])
+    Space.objects.filter(pk=name).update(is_ready=True)
+    return Space.objects.get(pk=name)
+
+
+def _refuse(name: str, server: str) -> None:
+    if connection.vendor != "postgresql":
+        raise NotASpace("Spaces need PostgreSQL. Set DATABASE_URL to a postgres:// URL.")
+    if is_pooled():
+        raise NotASpace("Spaces need connections of their own. Use a DATABASE_URL without pool_mode=transaction.")
+    if not NAME.fullmatch(name) or RESERVED.fullmatch(name):
+        raise NotASpace(f"`{name}` is not a name for a space: 1 to 40 lowercase letters, digits and _, none reserved.")
+    if server and server not in settings.DATABASE_URLS:
+        known = ", ".join(f"`{each}`" for each in settings.DATABASE_URLS) or "none"
+        raise NotASpace(f"Server `{server}` does not exist. DATABASE_URLS names {known}.")
+
+
+def _registered(name: str, server: str) -> Space:
+    with transaction.atomic():
+        _run("LOCK TABLE authz_space IN SHARE ROW EXCLUSIVE MODE")
+        space = Space.objects.filter(pk=name).first()
+        if space is None:
+            number = (Space.objects.aggregate(Max("number"))["number__max"] or 0) + 1
+            if number > MOST:
+                raise NotASpace(f"There are {MOST} spaces already, the most that an installation can have.")
+            return Space.objects.create(name=name, server=server, number=number)
+    if space.is_ready:
+        raise NotASpace(f"Space `{name}` already exists.")
+    if space.server != server:
+        raise NotASpace(f"Space `{name}` is on another server. Its creation was interrupted: repeat it there.")
+    return space
+
+
+def _limit_home() -> None:
+    """Keep the home database from giving ids of spaces."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT sequencename, last_value FROM pg_sequences WHERE schemaname = current_schema() AND max_value >= %s",
+            [FIRST],
+        )
+        for sequence, last in cursor.fetchall():
+            if (last or 0) >= FIRST:
+                raise NotASpace(f"The home database has given too many ids ({sequence}: {last:,}) to create spaces.")
+            cursor.execute(f'ALTER SEQUENCE "{sequence}" MAXVALUE {FIRST - 1}')
+
+
+def _make_schema(space: Space) -> None:
+    """Create the schema, unless it exists: then it must be this space's from an attempt before, or empty."""
+    with entered(space.name):
+        _run(f'CREATE SCHEMA IF NOT EXISTS "{space.name}"')
+        tables = set(connection.introspection.table_names())
+    if tables and "django_migrations" not in tables:
+        Space.objects.filter(pk=space.pk).delete()
+        raise NotASpace(f"Schema `{space}` exists and has tables of something else. Choose another name.")
+
+
+def _prepare(space: Space) -> None:
+    """Give the tables their block of ids, and remove references to users, who are in the home database."""
+    first = FIRST + (space.number - 1) * BLOCK
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT sequencename FROM pg_sequences WHERE schemaname = current_schema() AND max_value >= %s", [FIRST]
+        )
+        for (sequence,) in cursor.fetchall():
+            last = first + BLOCK - 1
+            cursor.execute(
+                f'ALTER SEQUENCE "{sequence}" MINVALUE {first} MAXVALUE {last} START {first} RESTART {first}'
+            )
+        cursor.execute(
+            "SELECT conrelid::regclass::text, quote_ident(conname) FROM pg_constraint"
+            " WHERE contype = 'f' AND connamespace = current_schema()::regnamespace"
+            " AND confrelid = to_regclass('auth_user') AND conrelid::regclass::text LIKE 'authz%%'"
+        )
+        for table, name in cursor.fetchall():
+            cursor.execute(f"ALTER TABLE {table} DROP CONSTRAINT {name}")
+
+
+def has_citus() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1 FROM pg_extension WHERE extname = 'citus'")
+        return cursor.fetchone() is not None
+
+
+def _run(sql: str, values: list[object] | None = None) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(sql, values)
+
+
+def space_named(name: str) -> Space:
+    found = next((space for space in spaces() if space.name == name), None)
+    if found is None:
+        raise NotFound(f"Space `{name}` does not exist. Create it with `spaces create {name}`.")
+    return found
+
+
+def create_environment(slug: str, name: str, made: Callable[[str], Environment]) -> Environment:
+    """Create an environment in a space."""
+    space_named(name)
+    with entered(HOME):
+        if Environment.objects.filter(slug=slug).exists() or place_of(slug).space:
+            raise NotASpace(f"Environment `{slug}` already exists. Move it with `spaces move {slug} {name}`.")
+        Place.objects.update_or_create(slug=slug, defaults={"space": name})
+    with entered(name):
+        return made(slug)
+
+
+# ---- what is in a space ---------------------------------------------------------------------------------------------
+
+
+class Contents(NamedTuple):
+    environments: int
+    facts: int  # an estimate
+    size: int  # bytes
+    revisions: int  # of all environments
+
+
+def contents() -> Contents:
+    """Return what is in this thread's space."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT (SELECT COUNT(*) FROM authz_environment),"
+            " (SELECT GREATEST(0, reltuples)::bigint FROM pg_class WHERE oid = 'authz_fact'::regclass),"
+            f" {_SIZE_ON_CITUS if has_citus() and current() else _SIZE},"
+            ' (SELECT COALESCE(SUM("offset"), 0)::bigint FROM authz_environment)'
+        )
+        return Contents(*cursor.fetchone())
+
+
+_SIZE = (
+    "(SELECT COALESCE(SUM(pg_total_relation_size(oid)), 0)::bigint FROM pg_class"
+    " WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace)"
+)
+_SIZE_ON_CITUS = _SIZE.replace("pg_total_relation_size", "citus_total_relation_size")
+
+
+def host() -> str:
+    """Return where the tables of this thread's space are: host and port."""
+    if current() and has_citus():
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT nodename || ':' || nodeport FROM citus_shards WHERE table_name = 'authz_fact'::regclass LIMIT 1"
+            )
+            return str(cursor.fetchone()[0])
+    config = connection.settings_dict
+    return f"{config['HOST'] or 'this machine'}:{config['PORT'] or 5432}"
