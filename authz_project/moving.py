@@ -26,7 +26,7 @@ from authz_project.spaces import HOME, NotASpace, everywhere, place_of, space_na
 from facts.models import PAST, STORED
 from facts.table import EQUAL, KEY, KEY_TYPES, as_json, fetch, rows_of_json
 from policy.core.journal import MOVED
-from policy.core.spaces import current, entered
+from policy.core.spaces import entered
 from policy.errors import AuthzError, NotFound, Unavailable
 from policy.models import DEFAULT_SLUG, Environment
 
@@ -62,6 +62,7 @@ _COUNTS = "SELECT sig, COUNT(*) FROM {table} WHERE {rows} GROUP BY sig"
 FEW = 1_000  # revisions: then the rest can be copied while requests wait
 MOST_ROUNDS = 20  # of catching up with writers
 AT_ONCE = 5_000  # rows of a statement
+IN_FLIGHT = 1.0  # seconds after which the database has done what a process sent before it died
 
 
 class Move(NamedTuple):
@@ -99,7 +100,7 @@ def _beginning(slug: str, target: str) -> str:
     unfinished = Place.objects.filter(slug=slug, target__isnull=False).values_list("target", flat=True).first()
     if unfinished not in (None, target):
         raise NotASpace(
-            f"A move of `{slug}` to {shown(unfinished)} was interrupted. Repeat it, or wait a minute for `serve` to end it."
+            f"A move of `{slug}` to {shown(unfinished)} was interrupted. Repeat it, or wait for `serve` to end it."
         )
     with entered(place.space):
         environment = Environment.objects.filter(slug=slug).first()
@@ -324,13 +325,14 @@ def finish_moves() -> None:
     for slug in Place.objects.filter(target__isnull=False).values_list("slug", flat=True):
         try:
             with _alone(slug):
+                time.sleep(IN_FLIGHT)
                 _finish(slug)
         except (Unavailable, AuthzError, Error) as reason:
             log.warning("the move of environment %s is not over: %s", slug, reason)
-    for name in everywhere():
+    for here in everywhere():
         for environment in Environment.objects.filter(follows=MOVED):
             place = place_of(environment.slug)
-            if not place.is_moving and place.space != current():
+            if not place.is_moving and place.space != here:
                 remove(environment.pk)
 
 

@@ -136,6 +136,7 @@ class Route:
         return in_place(token_of(request.headers), here, lambda response: response.status == 401)
 
     def _response_here(self, request: Request) -> Response:
+        request.begin()
         try:
             mine = let_go_if_broken()
             if settings.FOLLOW is not None and self._authentication is not None:

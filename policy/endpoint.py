@@ -249,6 +249,10 @@ class Request:
             self._data = parsed(body) if body else {}
         return self._data
 
+    def begin(self) -> None:
+        """Forget what was decoded: an attempt may have changed it. The body is kept."""
+        self.auth, self._data = None, _UNREAD
+
     @property
     def is_of_published_client(self) -> bool:
         """Return whether a published client sent it: by its own header or, for the oldest ones, by User-Agent."""

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from django.db import DEFAULT_DB_ALIAS, Error, connections
 
 from authz_project.database import keep_small, let_go_if_broken
+from authz_project.moving import finish_moves
 from authz_project.spaces import in_each
 from facts import history, numbering
 from policy.core.threads import start_thread
@@ -29,6 +30,7 @@ class PeriodicTask(NamedTuple):
 
 TASKS = (
     PeriodicTask("checkpoint of the SQLite write-ahead log", 10, keep_small),
+    PeriodicTask("moves between spaces that were interrupted", 10, finish_moves),
     PeriodicTask("deletion of expired facts", 60, partial(in_each, history.sweep_all)),
     PeriodicTask("counting of facts, by which questions are planned", 300, partial(in_each, numbering.count_all)),
     PeriodicTask("deletion of old history", 3600, partial(in_each, history.prune_by_setting)),

@@ -60,13 +60,15 @@ class Place:
     keys: tuple[str, ...] = ()
     all_keys: list[str] = field(default_factory=list)
     round: int = 0
+    key: str = DEV_KEY
+    variables: Mapping[str, str] = field(default_factory=dict)  # of the servers
 
     def start(self, number: int, port: int = 0) -> Service:
         is_replicated = number and self.replica_urls
         replicas = {"DATABASE_REPLICA_URL": self.replica_urls, "REPLICA_MAX_LAG": "60"} if is_replicated else {}
         return start_service(
             self.folder, self.url, *SERVER_OPTIONS, port=port,
-            SECRET_KEY="only for these tests " * 3, LOG_LEVEL="ERROR", **replicas,
+            SECRET_KEY="only for these tests " * 3, LOG_LEVEL="ERROR", **replicas, **self.variables,
         )  # fmt: skip
 
     def restart(self, number: int) -> None:
@@ -181,7 +183,7 @@ class Recorder:
         self.position = revision
 
     def _sent(self, number: int, method: str, path: str, body: object, headers: dict) -> requests.Response | None:
-        client = Client(self.place.servers[number].origin, DEV_KEY)
+        client = Client(self.place.servers[number].origin, self.place.key)
         try:
             answer = client.request(method, path, json=body, headers=headers, timeout=ANSWER_WITHIN)
         except requests.RequestException as error:
