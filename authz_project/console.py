@@ -19,6 +19,7 @@ from django.utils.module_loading import import_string
 
 from authz_project import environments, examples
 from authz_project.limits import LoginForm
+from authz_project.spaces import seen, slugs_elsewhere, spaces
 from checks.ask_pages.question import query_of, suggestions
 from facts import table
 from facts.history_pages import Step, step_of
@@ -64,10 +65,11 @@ ENTRIES = (
     NavigationEntry("policy", "Policy", (_POLICY,), (_POLICIES,)),
     NavigationEntry("facts", "Facts", (_FACTS,), ("authz_facts_",)),
     NavigationEntry("keys", "API keys", (_KEYS,), ("authz_project_apikey",)),
+    NavigationEntry("spaces", "Spaces", ("authz_project.space",), ("spaces",)),
 )
-SHOWN = ("home", "policy", "facts", "ask", "picture", "preview", "history", "decisions", "keys")
+SHOWN = ("home", "policy", "facts", "ask", "picture", "preview", "history", "decisions", "keys", "spaces")
 _BY_NAME = {entry.name: entry for entry in ENTRIES}
-_WITHOUT_ENVIRONMENT = {"keys"}  # pages about all environments
+_WITHOUT_ENVIRONMENT = {"keys", "spaces"}  # pages about all environments
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,7 @@ def links(request: HttpRequest) -> list[NavigationLink]:
 
 def environment_links(request: HttpRequest, context: Context) -> list[NavigationLink]:
     """Return links to the same page in each environment, with the current one marked; empty if there is only one."""
-    slugs = list(Environment.objects.values_list("slug", flat=True))
+    slugs = sorted([*Environment.objects.values_list("slug", flat=True), *slugs_elsewhere()])
     if len(slugs) < 2:
         return []
     name, shown = entry_of_page(request), _slug_of_page(request, context)
@@ -104,8 +106,8 @@ def may_go(request: HttpRequest, name: str) -> bool:
 
 
 def is_shown(name: str) -> bool:
-    """Return whether the navigation has the entry: that of decisions only if they are logged."""
-    return name != "decisions" or bool(settings.DECISION_LOG)
+    """Return whether the navigation has the entry: those of decisions and spaces only if there are some."""
+    return {"decisions": bool(settings.DECISION_LOG), "spaces": name == "spaces" and bool(spaces())}.get(name, True)
 
 
 def may_view(request: HttpRequest, model: str) -> bool:
@@ -335,6 +337,7 @@ class Console(AdminSite):
         return [
             path("go/<slug:name>/", self.admin_view(self.go), name="go"),
             path("examples/<slug:name>/", self.admin_view(self.load_example), name="load_example"),
+            path("spaces/", self.admin_view(self.spaces_view), name="spaces"),
             path("policy/", self.admin_view(self.app_index)),
             path("facts/", self.admin_view(self.app_index)),
             *beside,
@@ -345,6 +348,13 @@ class Console(AdminSite):
         environment = choose_environment(request)
         context = self.each_context(request) | {"title": "Home", **shown(request, environment)}
         return TemplateResponse(request, "admin/console/home.html", context | (extra_context or {}))
+
+    def spaces_view(self, request: HttpRequest) -> HttpResponse:
+        """List the spaces, with what is in them."""
+        if not may_go(request, "spaces"):
+            raise PermissionDenied
+        context = self.each_context(request) | {"title": "Spaces", "spaces": seen()}
+        return TemplateResponse(request, "admin/console/spaces.html", context)
 
     def app_index(  # type: ignore[override]  # a redirect in place of a page
         self, request: HttpRequest, app_label: str = "", extra_context: dict[str, Any] | None = None
@@ -405,6 +415,8 @@ def _address(name: str, environment: Environment) -> str:
             return f"{reverse('admin:authz_policy_policyversion_add')}?environment={environment.slug}"
         case "versions":
             return f"{reverse('admin:authz_policy_policyversion_changelist')}?environment__id__exact={environment.pk}"
+        case "spaces":
+            return reverse("admin:spaces")
         case "keys":
             return reverse("admin:authz_project_apikey_changelist")
     return reverse("admin:index")

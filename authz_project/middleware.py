@@ -18,9 +18,13 @@ from django.utils.deprecation import MiddlewareMixin
 from authz_project import observers
 from authz_project.database import HEALTH, READINESS
 from authz_project.route import too_large
+from authz_project.spaces import space_of_page
 from policy.core import spans
 from policy.core.config import settings
+from policy.core.spaces import HOME, entered
 from policy.core.spans import enter, leave, request_id_of
+
+SPACE = "space"  # the session's space
 
 # The admin has no inline scripts or styles, so only our own scripts may run, and forms may post only to ourselves.
 ADMIN_POLICY = (
@@ -86,6 +90,42 @@ class AdminLogins(_AdminOnly, AuthenticationMiddleware):
 
 class AdminMessages(_AdminOnly, MessageMiddleware):
     pass
+
+
+def admin_spaces(get_response):
+    """Answer a page of the admin from the space of the environment in its URL, or of the one that was viewed last."""
+
+    def respond(request):
+        space = _space_of_page(request) if request.path.startswith("/admin/") else HOME
+        with entered(space):
+            response = get_response(request)
+        if space and response.streaming:
+            response.streaming_content = _streamed(space, response.streaming_content)
+        return response
+
+    return respond
+
+
+def _space_of_page(request):
+    if not request.user.is_authenticated:
+        return HOME
+    before = request.session.get(SPACE, HOME)
+    space = space_of_page(request.GET.get("environment", ""), before)
+    if space != before:
+        request.session[SPACE] = space
+    return space
+
+
+def _streamed(space, parts):
+    """Produce the parts of a response in the space, although they are sent after the view has returned."""
+    parts = iter(parts)
+    end = object()
+    while True:
+        with entered(space):
+            part = next(parts, end)
+        if part is end:
+            return
+        yield part
 
 
 # ---- allowed hosts ------------------------------------------------------------------------------------------------

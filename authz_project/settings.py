@@ -196,6 +196,7 @@ def database_from_url(url: str, name: str = "DATABASE_URL") -> dict:
     return {**config, "CONN_MAX_AGE": None, "OPTIONS": options | own}
 
 
+DATABASE_ROUTERS = ["authz_project.spaces.HomeRouter"]
 DATABASES = {
     "default": database_from_url(env.str("DATABASE_URL", default="") or f"sqlite:///{Path.cwd() / 'authz.sqlite3'}")
 }
@@ -350,6 +351,7 @@ MIDDLEWARE = [
     "authz_project.middleware.AdminCsrf",
     "authz_project.middleware.AdminLogins",
     "authz_project.middleware.AdminMessages",
+    "authz_project.middleware.admin_spaces",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
 ]
 TEMPLATES = [

@@ -14,8 +14,10 @@ from typing import Any, NamedTuple, TypeVar
 
 from django.conf import settings
 from django.core.management import call_command
-from django.db import DEFAULT_DB_ALIAS, connection, connections, transaction
-from django.db.models import Max
+from django.db import DEFAULT_DB_ALIAS, Error, connection, connections, transaction
+from django.db.models import Max, Model
+from django.db.models.signals import post_delete, post_save
+from django.dispatch import receiver
 
 from authz_project.database import is_pooled, let_go_if_broken
 from authz_project.models import Place, Space
@@ -154,6 +156,78 @@ def slug_of(token: str) -> str:
 def find(slug: str) -> str:
     """Return the space of an environment, for a command that works in it until it ends."""
     return place_of(slug).space
+
+
+# ---- the admin ------------------------------------------------------------------------------------------------------
+
+AT_HOME = "home"  # Django's alias of the home database, for a thread that works in a space
+# What the home database has for all spaces.
+_OF_HOME = {
+    "auth",
+    "contenttypes",
+    "sessions",
+    "admin",
+    "authz_project.space",
+    "authz_project.place",
+    "authz_project.loginattempts",
+}
+
+
+class HomeRouter:
+    """Reads users, sessions and spaces from the home database while a thread works in a space."""
+
+    def db_for_read(self, model: type[Model], **hints: object) -> str | None:
+        if not current() or _OF_HOME.isdisjoint((model._meta.app_label, model._meta.label_lower)):
+            return None
+        connections.settings.setdefault(AT_HOME, connections.settings[DEFAULT_DB_ALIAS])
+        return AT_HOME
+
+    db_for_write = db_for_read
+
+    def allow_relation(self, *objects: Model, **hints: object) -> bool | None:
+        return True if current() else None
+
+
+def space_of_page(slug: str, before: str) -> str:
+    """Return the space for a page about the environment; without one that exists, the space `before`."""
+    if connection.vendor != "postgresql":
+        return HOME
+    space = before
+    if slug and "\0" not in slug:
+        place = Place.objects.filter(slug=slug).first()
+        if place is not None:
+            space = place.space
+        elif Environment.objects.filter(slug=slug).exists():
+            space = HOME
+    if space == HOME or space not in {each.name for each in spaces()}:
+        return HOME
+    with entered(space):
+        return space if Environment.objects.exists() else HOME
+
+
+def slugs_elsewhere() -> list[str]:
+    """Return the names of environments in other spaces than this one."""
+    if connection.vendor != "postgresql":
+        return []
+    here = current()
+    with entered(HOME):
+        placed = list(Place.objects.exclude(space=here).values_list("slug", flat=True))
+        return sorted(placed + list(Environment.objects.values_list("slug", flat=True) if here else ()))
+
+
+@receiver(post_save, sender=Environment)
+def _note_place(instance: Environment, created: bool, **_: object) -> None:
+    if created and current():
+        name = current()
+        with entered(HOME):
+            Place.objects.update_or_create(slug=instance.slug, defaults={"space": name})
+
+
+@receiver(post_delete, sender=Environment)
+def _forget_place(instance: Environment, **_: object) -> None:
+    if name := current():
+        with entered(HOME):
+            Place.objects.filter(slug=instance.slug, space=name).delete()
 
 
 # ---- creating a space -----------------------------------------------------------------------------------------------
@@ -319,3 +393,30 @@ def host() -> str:
             return str(cursor.fetchone()[0])
     config = connection.settings_dict
     return f"{config['HOST'] or 'this machine'}:{config['PORT'] or 5432}"
+
+
+class SeenSpace(NamedTuple):
+    """A space as pages show it; `trouble` is why it cannot be used."""
+
+    name: str
+    host: str
+    contents: Contents | None
+    environments: list[str]
+    trouble: str = ""
+
+
+MOST_SHOWN = 20  # environments of a space
+
+
+def seen() -> list[SeenSpace]:
+    """Return what is in each space. One that does not respond is shown with the reason."""
+    found = []
+    for name in ["home", *(space.name for space in spaces())]:
+        try:
+            with entered(HOME if name == "home" else name):
+                let_go_if_broken()
+                slugs = list(Environment.objects.order_by("slug").values_list("slug", flat=True)[:MOST_SHOWN])
+                found.append(SeenSpace(name, host(), contents(), slugs))
+        except (Error, Unavailable) as reason:
+            found.append(SeenSpace(name, "", None, [], " ".join(str(reason).split())[:200]))
+    return found

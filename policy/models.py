@@ -4,6 +4,7 @@ from django.conf import settings
 from django.core.validators import RegexValidator
 from django.db import models
 
+from policy.core import spaces
 from policy.core.clock import new_moment
 
 SLUG = RegexValidator(r"\A[A-Za-z0-9]{1,40}\Z", "an environment's slug is 1 to 40 letters and digits")
@@ -147,5 +148,10 @@ def environment_named(slug: str) -> Environment | None:
 
 
 def default_environment() -> Environment:
-    """Return the environment `default`, the only one of most installations; create it if it is missing."""
+    """Return the environment `default`, the only one of most installations; create it if it is missing.
+
+    In a space, return its first one: `default` is in the home database.
+    """
+    if spaces.current():
+        return Environment.objects.order_by("slug")[:1].get()
     return Environment.objects.get_or_create(slug=DEFAULT_SLUG, defaults={"name": "Default"})[0]
