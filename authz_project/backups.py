@@ -104,9 +104,13 @@ def _quoted(value: str) -> str:
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-def dump_call(config: Mapping[str, Any], file: Path) -> str:
-    """Return a shell command. The dump is readable by its owner only, and gets its name once it is complete."""
-    how, part = ("--format=custom", "--no-owner", "--no-privileges"), file.with_name(f"{file.name}.part")
+def dump_call(config: Mapping[str, Any], file: Path, schema: str = "") -> str:
+    """Return a shell command, for the whole database or one schema.
+
+    The dump is readable by its owner only, and gets its name once it is complete.
+    """
+    how, part = ["--format=custom", "--no-owner", "--no-privileges"], file.with_name(f"{file.name}.part")
+    how += [f"--schema={schema}"] if schema else []
     call = shlex.join(["pg_dump", *how, f"--file={part}", f"--dbname={conninfo(config)}"])
     return f"(umask 077; {call} && {shlex.join(['mv', '--', str(part), str(file)])})"
 

@@ -18,7 +18,7 @@ from django.db.backends.signals import connection_created
 from django.db.migrations.loader import MigrationLoader
 
 from policy.core import spans
-from policy.core.clock import is_citus, timeline
+from policy.core.clock import is_citus, timeline_of
 
 # ---- error codes --------------------------------------------------------------------------------------------------
 # Map the database's error codes to what callers are told, and whether a retry may help.
@@ -210,7 +210,7 @@ def set_unresponsive(is_unresponsive: bool) -> None:
 
 def is_outdated(connection: BaseDatabaseWrapper) -> bool:
     """Return whether a connection is to a former primary, which another server has replaced."""
-    return 0 < getattr(connection, "timeline", 0) < timeline.number
+    return 0 < getattr(connection, "timeline", 0) < timeline_of(connection).number
 
 
 def refresh_connection(mine: BaseDatabaseWrapper | None = None) -> None:

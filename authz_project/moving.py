@@ -22,11 +22,11 @@ from django.db import Error, connection, transaction
 
 from authz_project.database import let_go_if_broken
 from authz_project.models import Place
-from authz_project.spaces import HOME, NotASpace, everywhere, place_of, space_named
+from authz_project.spaces import NotASpace, everywhere, place_of, space_named
 from facts.models import PAST, STORED
 from facts.table import EQUAL, KEY, KEY_TYPES, as_json, fetch, rows_of_json
 from policy.core.journal import MOVED
-from policy.core.spaces import entered
+from policy.core.spaces import HOME, entered
 from policy.errors import AuthzError, NotFound, Unavailable
 from policy.models import DEFAULT_SLUG, Environment
 
@@ -98,7 +98,7 @@ def _beginning(slug: str, target: str) -> str:
         space_named(target)
     place = place_of(slug)
     unfinished = Place.objects.filter(slug=slug, target__isnull=False).values_list("target", flat=True).first()
-    if unfinished not in (None, target):
+    if unfinished is not None and unfinished != target:
         raise NotASpace(
             f"A move of `{slug}` to {shown(unfinished)} was interrupted. Repeat it, or wait for `serve` to end it."
         )

@@ -21,6 +21,7 @@ from django.dispatch import receiver
 
 from authz_project.database import is_pooled, let_go_if_broken
 from authz_project.models import Place, Space
+from policy.core.clock import SERVER
 from policy.core.spaces import HOME, close_others, configure, current, entered
 from policy.errors import AuthzError, NotFound, Unavailable
 from policy.models import Environment
@@ -47,7 +48,7 @@ def config_of(space: Space) -> dict[str, Any]:
     config = settings.DATABASE_URLS[space.server] if space.server else {}
     options = (config or usual)["OPTIONS"]
     path = f"{options.get('options', '')} -c search_path={space.name}".strip()
-    return {**usual, **config, "OPTIONS": {**options, "options": path}}
+    return {**usual, **config, "OPTIONS": {**options, "options": path}, SERVER: space.server}
 
 
 def spaces() -> list[Space]:
@@ -331,7 +332,7 @@ def has_citus() -> bool:
         return cursor.fetchone() is not None
 
 
-def _run(sql: str, values: list[object] | None = None) -> None:
+def _run(sql: str, values: list[str] | None = None) -> None:
     with connection.cursor() as cursor:
         cursor.execute(sql, values)
 
@@ -420,3 +421,21 @@ def seen() -> list[SeenSpace]:
         except (Error, Unavailable) as reason:
             found.append(SeenSpace(name, "", None, [], " ".join(str(reason).split())[:200]))
     return found
+
+
+def share_of_ids() -> float:
+    """Return how much of this space's block of ids has been given, by the sequence that has given most."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT MAX((last_value - min_value)::float8 / (max_value - min_value)) FROM pg_sequences"
+            " WHERE schemaname = current_schema() AND min_value >= %s",
+            [FIRST],
+        )
+        return float(cursor.fetchone()[0] or 0)
+
+
+def is_distributed() -> bool:
+    """Return whether Citus places this space on a server."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1 FROM citus_schemas WHERE schema_name = current_schema()::regnamespace")
+        return cursor.fetchone() is not None

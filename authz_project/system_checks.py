@@ -26,9 +26,11 @@ from authz_project.database import (
 from authz_project.keys import DEV_KEY_HASH
 from authz_project.models import ApiKey
 from authz_project.secret_key import secret_that_is_set, weakness_of
+from authz_project.spaces import AT_HOME, has_citus, is_distributed, seen, share_of_ids
 from facts.table import fetch
 from policy.core.clock import now, time_of
 from policy.core.config import STANDARD_OUTPUT
+from policy.core.spaces import entered
 from policy.core.threads import start_thread
 from policy.management.command import counted
 from policy.replicas.reading import looked_at
@@ -120,6 +122,30 @@ def _findings() -> Found:
     yield from replica_findings()
     if not migrations:
         yield from key_findings()
+        yield from space_findings()
+
+
+def space_findings() -> Found:
+    """Check the spaces: whether each can be used, is up to date, and has ids left to give."""
+    for each in seen():
+        if each.trouble:
+            yield Error(f"Space {each.name} cannot be used: {each.trouble}.", "Check its server.", id="authz.E014")
+            continue
+        if each.name == AT_HOME:
+            continue
+        with entered(each.name):
+            if missing := state_of_database().missing:
+                text = f"Space {each.name}: {counted(len(missing), 'migration')} not applied."
+                yield Error(text, "Run `migrate` or `serve`.", id="authz.E005")
+            if (share := share_of_ids()) > FULL:
+                text = f"Space {each.name} has given {share:.0%} of its ids."
+                yield Warning(text, "Create new environments in another space.", id="authz.W016")
+            if has_citus() and not is_distributed():
+                text = f"Space {each.name} is not distributed, so Citus keeps it on the coordinator."
+                yield Warning(text, f"Run SELECT citus_schema_distribute('{each.name}').", id="authz.W017")
+
+
+FULL = 0.8  # share of a space's ids
 
 
 def migration_findings() -> Found:

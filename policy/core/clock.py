@@ -34,11 +34,11 @@ PLANS_ON_CITUS = "SELECT set_config('plan_cache_mode', 'auto', false) FROM pg_ex
 class Timeline:
     """The latest timeline that this process has seen; 0 before the first."""
 
-    def __init__(self) -> None:
+    def __init__(self, forgetting: list[Callable[[], object]] | None = None) -> None:
         self.number = 0
         self.has_moved = False  # whether this process has seen an earlier timeline
         self._lock = Lock()
-        self._forgetting: list[Callable[[], object]] = []
+        self._forgetting: list[Callable[[], object]] = [] if forgetting is None else forgetting
 
     def forgets(self, forget: Callable[[], object]) -> None:
         """Register a function that clears a cache when the timeline changes."""
@@ -62,6 +62,14 @@ class Timeline:
 
 
 timeline = Timeline()
+SERVER = "SERVER"  # in Django's settings of a database: the name of a server that has a timeline of its own
+_of_servers: dict[str, Timeline] = {}
+
+
+def timeline_of(connection: Any) -> Timeline:
+    """Return the timeline of the connection's server. All of them clear the same caches."""
+    name = connection.settings_dict.get(SERVER)
+    return _of_servers.setdefault(name, Timeline(timeline._forgetting)) if name else timeline
 
 
 def meet_connection(sender: object, connection: Any, **_: object) -> None:
@@ -79,7 +87,7 @@ def meet_connection(sender: object, connection: Any, **_: object) -> None:
         if connection.connection is not first:
             connection.set_autocommit(connection.settings_dict["AUTOCOMMIT"])
             connection.init_connection_state()
-        timeline.meet(number)
+        timeline_of(connection).meet(number)
     except OperationalError:
         connection.close()
         raise

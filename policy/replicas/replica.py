@@ -17,7 +17,7 @@ from psycopg.adapt import Transformer
 from psycopg.errors import error_from_result
 from psycopg.pq import ConnStatus, ExecStatus, TransactionStatus
 
-from policy.core.clock import NUMBER, timeline
+from policy.core.clock import NUMBER, timeline_of
 from policy.core.config import settings
 
 log = logging.getLogger("authz.database")
@@ -255,7 +255,7 @@ def newest(wrapper: Any, raw: Any) -> tuple[Any, int]:
     best, latest = raw, _timeline_of(raw)
     started = time.monotonic()
     hosts = wrapper.settings_dict["HOST"].split(",")
-    if len(hosts) == 1 or not latest or (started < _compare_at and latest >= timeline.number):
+    if len(hosts) == 1 or not latest or (started < _compare_at and latest >= timeline_of(wrapper).number):
         return best, latest
     for parameters in _others(wrapper, raw, hosts):
         try:

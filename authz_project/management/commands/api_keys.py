@@ -13,7 +13,8 @@ from authz_project.models import ApiKey
 from policy.active import Scope
 from policy.core.clock import now, time_of
 from policy.core.journal import by_command
-from policy.errors import AuthzError, Unavailable
+from policy.core.spaces import enter, everywhere
+from policy.errors import AuthzError, NotFound, Unavailable
 from policy.management.command import ServiceCommand, environment_named
 from policy.models import DEFAULT_SLUG
 
@@ -77,7 +78,7 @@ class Command(ServiceCommand):
 
     def _list(self, **options: Any) -> None:
         moment = time_of(now())
-        for key in ApiKey.objects.order_by("environment__slug", "pk"):
+        for key in (key for _ in everywhere() for key in ApiKey.objects.order_by("environment__slug", "pk")):
             created = f"created {key.created_at:%Y-%m-%d}{f' by {key.created_by}' if key.created_by else ''}"
             parts = [
                 key.prefix,
@@ -91,12 +92,12 @@ class Command(ServiceCommand):
 
     def _rotate(self, *, key: str, overlap: timedelta, expires: timedelta | None, **options: Any) -> None:
         expires_at = None if expires is None else time_of(now()) + expires
-        rotated = keys.rotate_key(keys.key_named(key), by_command("api_keys"), overlap, expires_at)
+        rotated = keys.rotate_key(_key_named(key), by_command("api_keys"), overlap, expires_at)
         self.stdout.write(rotated.token)
         self.stderr.write(f"{rotated.outcome}; {rotated.new.prefix} replaces it")
 
     def _revoke(self, *, key: str, **options: Any) -> None:
-        found = keys.key_named(key)
+        found = _key_named(key)
         keys.revoke_key(found)
         self.stdout.write(f"{found.prefix} is revoked")
         for each in keys.good_predecessors(found):
@@ -105,6 +106,18 @@ class Command(ServiceCommand):
                 f"warning: {each.prefix}, which it replaced, is still valid{until}. "
                 "Revoke that key too if it must stop working now."
             )
+
+
+def _key_named(text: str) -> ApiKey:
+    """Find the key in any space, and work in that space from now on."""
+    problems: list[NotFound] = []
+    for space in list(everywhere()):
+        enter(space)
+        try:
+            return keys.key_named(text)
+        except NotFound as reason:
+            problems.append(reason)
+    raise problems[0]
 
 
 def label(text: str) -> str:

@@ -11,6 +11,9 @@ from authz_project.backups import BackupFailed, copy, dump_call, has_key_passwor
 from authz_project.database import is_pooled
 from authz_project.secret_key import ignore_in_git, is_in_repository
 from authz_project.settings import secret_file
+from authz_project.spaces import space_named, spaces
+from policy.core.spaces import HOME, entered
+from policy.errors import AuthzError
 from policy.management.command import ServiceCommand
 
 
@@ -23,12 +26,21 @@ class Command(ServiceCommand):
     def add_arguments(self, parser):
         parser.add_argument("file", metavar="FILE", type=Path, help="Backup file to create.")
         parser.add_argument("--overwrite", action="store_true", help="Replace existing files.")
+        parser.add_argument("--space", metavar="SPACE", help="With PostgreSQL: back up this space only.")
 
-    def handle(self, *, file: Path, overwrite: bool, **options: Any) -> None:
+    def handle(self, *, file: Path, overwrite: bool, space: str | None, **options: Any) -> None:
         if connection.vendor == "sqlite":
+            if space:
+                raise CommandError("Spaces need PostgreSQL. Omit --space.")
             self._copy(file.absolute(), overwrite)
-        else:
-            self._say_call(file)
+            return
+        try:
+            with entered(space_named(space).name if space else HOME):
+                self._say_call(file, space or "")
+        except AuthzError as reason:
+            raise CommandError(reason.message) from None
+        if not space and (far := [each.name for each in spaces() if each.server]):
+            self.stderr.write(f"Spaces on other servers are not in it. Back them up with --space: {', '.join(far)}.")
 
     def _copy(self, file: Path, overwrite: bool) -> None:
         source = Path(connection.settings_dict["NAME"]).absolute()
@@ -48,11 +60,11 @@ class Command(ServiceCommand):
         else:
             self.stderr.write("SECRET_KEY is not in the backup. Back it up separately.")
 
-    def _say_call(self, file: Path) -> None:
+    def _say_call(self, file: Path, space: str) -> None:
         """Print the pg_dump command, and check that the installed version is new enough for the server."""
         if is_pooled():
             raise CommandError("pg_dump cannot use a pooler: set DATABASE_URL to the server, without pool_mode")
-        self.stdout.write(dump_call(connection.settings_dict, file))
+        self.stdout.write(dump_call(connection.settings_dict, file, space))
         if connection.settings_dict.get("PASSWORD"):
             self.stderr.write("Pass the password in PGPASSWORD, or in the file named by PGPASSFILE.")
         if has_key_password(connection.settings_dict):

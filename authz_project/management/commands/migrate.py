@@ -5,11 +5,13 @@ from typing import Any
 
 from django.core.checks import Tags
 from django.core.management.commands import migrate
-from django.db import connections, transaction
+from django.db import DEFAULT_DB_ALIAS, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.migrations.recorder import MigrationRecorder
 
+from authz_project.database import state_of_database
 from authz_project.secret_key import prepare_folder
+from policy.core.spaces import current, everywhere
 
 # Labels that apps had before, `policy` in place of `authz_policy`, and their last migrations.
 OLD_LABELS = {"policy": "0007_table_prefix", "facts": "0007_delete_fact", "localsql": "0002_table_prefix"}
@@ -31,8 +33,12 @@ class Command(migrate.Command):
             super().handle(*args, **options)
             if is_dry:
                 transaction.set_rollback(True, alias)
-        if not is_dry:
-            forget_labels(connections[alias])
+        if is_dry:
+            return
+        forget_labels(connections[alias])
+        for space in everywhere() if alias == DEFAULT_DB_ALIAS and not current() else ():
+            if space and not state_of_database().is_current:
+                super().handle(*args, **options)
 
 
 def replace_labels(connection: BaseDatabaseWrapper) -> None:

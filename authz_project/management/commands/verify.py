@@ -30,6 +30,7 @@ from facts.keyset_pages import known_ids
 from facts.models import PAST, STORED
 from facts.table import fetch, select
 from policy.active import program_of_version
+from policy.core.spaces import everywhere
 from policy.errors import AuthzError
 from policy.management.command import ServiceCommand, counted
 from policy.models import Environment
@@ -218,6 +219,13 @@ def _confirm(environment_id: int, actor: Value, action: str, resource_type: str,
 
 
 def findings() -> Iterator[BackupFinding]:
+    """Yield all findings of the home database and of each space."""
+    for space in everywhere():
+        for finding in _findings_here():
+            yield finding._replace(what=f"{finding.what} ({space})") if space else finding
+
+
+def _findings_here() -> Iterator[BackupFinding]:
     """Yield all findings; only the schema's if it is not up to date."""
     state = state_of_database()
     schema = schema_finding(state)

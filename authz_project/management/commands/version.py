@@ -9,6 +9,7 @@ from django.db import DatabaseError, InterfaceError
 from authz_project import environments
 from authz_project.command_line import version_line
 from authz_project.database import missing_database
+from policy.core.spaces import everywhere
 from policy.management.command import ServiceCommand
 from policy.models import Environment
 
@@ -32,8 +33,9 @@ class Command(ServiceCommand):
             return
         try:
             self.stdout.write(f"  database  {environments.database_text()}")
-            for environment in Environment.objects.all():
-                self.stdout.write(f"  policy    {environments.policy_text(environment.pk, environment.slug)}")
+            for _ in everywhere():
+                for environment in Environment.objects.all():
+                    self.stdout.write(f"  policy    {environments.policy_text(environment.pk, environment.slug)}")
         except (DatabaseError, InterfaceError) as reason:
             first = next(iter(str(reason).splitlines()), type(reason).__name__)
             self.stdout.write(f"  database  cannot be used: {first}")

@@ -1,14 +1,21 @@
 """Delete expired facts, and history past its retention."""
 
+from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
 from django.core.management.base import CommandError
 
 from facts.history import prune, sweep
 from policy.core.config import settings
+from policy.core.spaces import everywhere
 from policy.errors import Unavailable
 from policy.management.command import ServiceCommand, above_zero, counted
 from policy.models import Environment
+
+
+def _expired(tell: Callable[[int], None]) -> int:
+    return sum(sweep(pk, tell) for pk in Environment.objects.values_list("pk", flat=True))
 
 
 class Command(ServiceCommand):
@@ -27,16 +34,16 @@ class Command(ServiceCommand):
         age = history_days or settings.HISTORY_DAYS
         try:
             with self.progress("expiring facts") as shown:
-                expired = sum(sweep(pk, shown.tell) for pk in Environment.objects.values_list("pk", flat=True))
+                expired = sum(_expired(shown.tell) for _ in everywhere())
             self.stdout.write(f"{counted(expired, 'fact')} expired")
             if not age:
                 self.stdout.write("HISTORY_DAYS is 0: all history is kept")
                 return
             with self.progress("deleting history") as shown:
-                pruned = prune(age, lambda slug, rows: shown.tell(rows, note=f"of {slug}"))
+                steps = [prune(age, lambda slug, rows: shown.tell(rows, note=f"of {slug}")) for _ in everywhere()]
         except Unavailable as reason:
             raise CommandError(reason.message) from None
-        for each in pruned:
+        for each in chain.from_iterable(steps):
             self.stdout.write(
                 f"{each.slug}: {counted(each.revisions, 'revision')} and {counted(each.facts, 'past fact')} deleted;"
                 f" history begins at revision {each.horizon:,}"
