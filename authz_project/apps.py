@@ -6,6 +6,7 @@ from django.db.models.signals import post_migrate
 from django.utils.module_loading import import_string
 
 from policy.core.clock import meet_connection
+from policy.core.spaces import HOME, current
 
 
 class AuthzProjectConfig(AppConfig):
@@ -27,8 +28,12 @@ class ConsoleConfig(SimpleAdminConfig):
 
 
 def create_roles(**migrated: object) -> None:
-    """Create the groups of the admin's roles. The module is imported here because models are not loaded before."""
-    import_string("authz_project.roles.create_groups")(**migrated)
+    """Create the groups of the admin's roles. The module is imported here because models are not loaded before.
+
+    Groups, like users, are in the home database only.
+    """
+    if current() == HOME:
+        import_string("authz_project.roles.create_groups")(**migrated)
 
 
 def check_service(app_configs: object, **options: object) -> list[checks.CheckMessage]:

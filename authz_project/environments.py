@@ -13,10 +13,10 @@ from django.db import connection
 
 from authz_project import __version__
 from authz_project.keys import TEST_SLUG, create_key
-from authz_project.spaces import find
+from authz_project.spaces import find, space_for_tests
 from facts.store import copy_facts
 from policy.core.journal import By, changing
-from policy.core.spaces import enter
+from policy.core.spaces import HOME, enter, entered
 from policy.errors import AuthzError
 from policy.models import DEFAULT_SLUG, SLUG, Environment, PolicyVersion, default_environment
 from policy.publishing import RecordedResults, active_version
@@ -52,9 +52,16 @@ def made(slug: str) -> Environment:
 _ALPHABET = string.ascii_lowercase + string.digits
 
 
-@changing()
 def create_test_environment(copied: bool) -> str:
-    """Create an environment, empty or `copied` from the default one, and return a key to it."""
+    """Create an environment, empty or `copied` from the default one, and return a key to it.
+
+    Empty ones are created in the space `test`, if there is one, which can then be dropped as a whole.
+    """
+    with entered(HOME if copied else space_for_tests()), changing():
+        return _test_environment(copied)
+
+
+def _test_environment(copied: bool) -> str:
     slug = "testenv" + "".join(secrets.choice(_ALPHABET) for _ in range(11))  # must match TEST_SLUG
     environment = Environment.objects.create(slug=slug, name="Test environment")
     if copied:

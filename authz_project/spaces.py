@@ -355,6 +355,14 @@ def create_environment(slug: str, name: str, made: Callable[[str], Environment])
         return made(slug)
 
 
+TEST = "test"
+
+
+def space_for_tests() -> str:
+    """Return the space in which test environments are created: home, unless there is one for them."""
+    return TEST if TEST in {space.name for space in spaces()} else HOME
+
+
 # ---- what is in a space ---------------------------------------------------------------------------------------------
 
 
