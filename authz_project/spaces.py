@@ -150,8 +150,12 @@ def in_place(token: str, do: Callable[[], T], is_refused: Callable[[T], bool]) -
 
 
 def slug_of(token: str) -> str:
-    """Return the name of the environment that a key is for: `e_<name>_<key id>_<secret>`."""
-    return token.split("_", 2)[1] if token.startswith("e_") else ""
+    """Return the name of the environment that a key is for: `e_<name>_<key id>_<secret>`. Empty if it is no key."""
+    found = _OF_ENVIRONMENT.match(token)
+    return found[1] if found else ""
+
+
+_OF_ENVIRONMENT = re.compile(r"e_([A-Za-z0-9]{1,40})_")
 
 
 def find(slug: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.faults import consistency, history_checker
+from tests.faults import consistency, history_checker, moving
 from tests.faults.history_checker import Operation, problems
 
 
@@ -112,4 +112,13 @@ def test_servers_that_are_killed_and_paused_answer_consistently():
         faults = [consistency.pause_replication, consistency.kill_a_server]
         found = consistency.recorded(where, faults, seed=1, calm=0.8)
     assert (found.problems, found.refused) == ([], [])
+    assert sum(bool(each.answers) for each in found.history) > 20
+
+
+@pytest.mark.alone
+def test_an_environment_that_moves_is_answered_consistently():
+    """For a moment; `python -m tests.faults.moving` does it for long, and on two servers."""
+    with moving.place() as where:
+        found = consistency.recorded(where, [moving.move, moving.move_and_kill, moving.move], seed=1, calm=0.5)
+    assert (found.problems, found.refused, where.failed) == ([], [], [])
     assert sum(bool(each.answers) for each in found.history) > 20

@@ -1,0 +1,426 @@
+"""Environments in spaces are answered as any others, and move between spaces without anyone noticing."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import orjson
+import pytest
+from django.apps import apps
+from django.core.management import CommandError, call_command
+from django.db import OperationalError, connection, connections
+from django.test import Client
+
+from authz_project import moving, spaces
+from authz_project.environments import made
+from authz_project.keys import create_key, revoke_key
+from authz_project.models import Place, Space
+from facts.table import fetch
+from policy.core import journal
+from policy.core.spaces import HOME, close_others, current, entered
+from policy.errors import AuthzError
+from policy.models import Environment
+from tests.conftest import Api, _empty
+from tests.faults.worlds import fact
+
+NAMES = ("one", "two")
+POLICY = """
+actor User {}
+resource Doc {{ roles = ["reader", "editor"]; permissions = ["read"]; "read" if "{mode}"; }}
+""".replace("{}", "{{}}")
+
+
+@pytest.fixture
+def home(db):
+    """Two empty spaces beside the tests' database."""
+    if db == "sqlite":
+        pytest.skip("spaces are schemas of PostgreSQL")
+    spaces.directory.__init__()
+    for name in NAMES:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", [name])
+            is_there = cursor.fetchone() is not None
+        if is_there:  # from a test before
+            Space.objects.create(name=name, number=NAMES.index(name) + 1, is_ready=True)
+        else:
+            spaces.create(name)
+    yield
+    assert current() == HOME
+    for _ in spaces.everywhere():
+        if current():
+            _empty(connection)
+    close_others()
+
+
+pytestmark = pytest.mark.parametrize("db", ["postgresql"], indirect=True)
+
+
+def api_in(space: str, slug: str, mode: str = "reader") -> Api:
+    environment = made(slug) if space == HOME else spaces.create_environment(slug, space, made)
+    with entered(space):
+        found = Api(environment, create_key(environment)[1])
+    assert found.post("/policy", {"src": POLICY.format(mode=mode)}).status_code == 200
+    return found
+
+
+def role(user: str, doc: str, name: str = "reader") -> dict:
+    return fact("has_role", ("User", user), name, ("Doc", doc))
+
+
+def insert(api: Api, *facts: dict) -> int:
+    answer = api.post("/batch", [{"inserts": list(facts)}])
+    assert answer.status_code == 200, answer.content
+    return int(answer.headers["OsoOffset"])
+
+
+def delete(api: Api, *facts: dict) -> None:
+    assert api.post("/batch", [{"deletes": list(facts)}]).status_code == 200
+
+
+def docs(api: Api, user: str, **headers: str) -> list[str]:
+    body = {"actor_type": "User", "actor_id": user, "action": "read", "resource_type": "Doc", "page_size": 10_000}
+    answer = api.post("/list", body, **headers)
+    assert answer.status_code == 200, answer.content
+    return sorted(answer.json()["results"])
+
+
+def rows(environment_id: int) -> dict[str, list[tuple]]:
+    """Return all rows of an environment in this thread's space."""
+    found = {}
+    for table, condition in {**moving.SMALL, **moving.LARGE, "authz_environment": "id = {id}"}.items():
+        names = ", ".join(sorted(f'"{name}"' for name in moving._columns(table)))
+        found[table] = sorted(
+            map(repr, fetch(f"SELECT {names} FROM {table} WHERE {condition.format(id=environment_id)}"))
+        )
+    return found
+
+
+def where_is(environment_id: int) -> list[str]:
+    return [name for name in spaces.everywhere() if Environment.objects.filter(pk=environment_id).exists()]
+
+
+# ---- answers -----------------------------------------------------------------------------------------------------
+
+
+def test_environments_of_different_spaces_do_not_know_each_other(home):
+    apis = [api_in(space, f"e{number}") for number, space in enumerate((HOME, *NAMES, "one"))]
+    for number, api in enumerate(apis):
+        insert(api, role("ann", f"d{number}"))
+    for _ in range(3):  # from caches, too
+        for number, api in enumerate(apis):
+            assert docs(api, "ann") == [f"d{number}"]
+    assert len({api.environment.pk for api in apis}) == len(apis)
+    numbers = [number for _ in spaces.everywhere() for (number,) in fetch("SELECT id FROM authz_signature")]
+    assert len(numbers) == len(set(numbers)) == len(apis)
+
+
+def test_many_threads_ask_in_many_spaces(home):
+    apis = [api_in(space, f"e{number}") for number, space in enumerate((HOME, *NAMES, "one", "two"))]
+
+    def work(number: int) -> None:
+        api = apis[number % len(apis)]
+        for step in range(6):
+            insert(api, role(f"u{number}", f"d{number}_{step}"))
+            assert docs(api, f"u{number}") == [f"d{number}_{each}" for each in range(step + 1)]
+        for each in (connections["default"], close_others):
+            each.close() if hasattr(each, "close") else each()
+
+    with ThreadPoolExecutor(6) as threads:
+        list(threads.map(work, range(2 * len(apis))))
+
+
+def test_a_key_that_opens_nothing_is_refused(home, db):
+    api = api_in("one", "acme")
+    assert docs(api, "ann") == []
+    with entered("one"):
+        revoke_key(api.environment.api_keys.get())
+    assert api.post("/list", {}).status_code == 401
+    for key in ("", "e_", "e_acme_1_2", "e_nowhere_1_2", "e_\0_1_2", f"e_acme_{'x' * 5000}"):
+        assert Api(api.environment, key).get("/policy").status_code == 401
+
+
+def test_without_spaces_nothing_more_is_read(db, new_api):
+    """But once a second, for a key that opens nothing."""
+    spaces.directory.__init__()
+    api = new_api()
+    with pytest.MonkeyPatch.context() as patch:
+        looked = []
+        patch.setattr(Place.objects, "exists", lambda: looked.append(1) or False)
+        for _ in range(5):
+            assert api.get("/policy").status_code == 200
+            assert Api(api.environment, "e_no_no_no").get("/policy").status_code == 401
+    assert len(looked) == 1
+
+
+def test_a_mistake_is_reported_from_the_space(home):
+    """And not as a refused key, which it would be at home."""
+    api = api_in("one", "acme")
+    assert api.post("/authorize", {"actor_type": 1}).status_code == 400
+    assert api.post("/batch", [{"inserts": [fact("nonsense", ("User", "u"))]}]).status_code == 400
+    assert api.post("/policy", {"src": "actor"}).status_code == 400
+
+
+def test_a_change_of_another_process_is_noticed_in_a_space(home):
+    api = api_in("one", "acme")
+    at = insert(api, role("ann", "a"))
+    answers: list[dict] = []
+
+    def follow() -> None:
+        answers.append(api.get(f"/changes?after={at}&wait=20").json())
+        connections["default"].close()
+        close_others()
+
+    waiting = threading.Thread(target=follow)
+    waiting.start()
+    time.sleep(0.3)
+    with entered("one"), connection.cursor() as cursor:  # not by this process's own journal
+        cursor.execute('UPDATE authz_environment SET "offset" = "offset" + 1 WHERE id = %s', [api.environment.pk])
+        cursor.execute(
+            f"INSERT INTO authz_revision ({journal.COLUMNS}) VALUES (%s, %s, 0, '', '', NULL, 'facts', 0, 0)",
+            [api.environment.pk, at + 1],
+        )
+    waiting.join(25)
+    assert [each["revision"] for each in answers[0]["changes"]] == [at + 1]
+
+
+# ---- moves -------------------------------------------------------------------------------------------------------
+
+
+def filled(space: str) -> Api:
+    api = api_in(space, "acme")
+    insert(api, role("ann", "a"), role("ann", "b"), role("ben", "b"))
+    insert(api, {**role("ann", "late"), "expires_at": "2099-01-01T00:00:00Z"})
+    delete(api, role("ann", "b"))
+    assert api.post("/batch", [{"inserts": [role("cat", "c")]}], **{"Idempotency-Key": "k"}).status_code == 200
+    return api
+
+
+def test_a_moved_environment_is_what_it_was(home):
+    api = filled("one")
+    before = docs(api, "ann")
+    with entered("one"):
+        expected = rows(api.environment.pk)
+    feed = api.get("/changes?after=0").content
+    for target in ("two", HOME, "one"):
+        done = moving.move("acme", target)
+        assert done.facts == 4 and where_is(api.environment.pk) == [target]
+        with entered(target):
+            found = rows(api.environment.pk)
+        for table in expected:
+            if table != "api_key":  # the day of its last use may be noted at any time
+                assert found[table] == expected[table], table
+        assert docs(api, "ann") == before
+        assert docs(api, "ann", OsoOffset="3") == before
+        assert api.get("/changes?after=0").content == feed
+        assert docs_as_of(api, "ann", 2) == ["a", "b"]
+        expected = found
+        at = insert(api, role("new", target or "home"))  # and goes on from there
+        delete(api, role("new", target or "home"))
+        with entered(target):
+            expected = rows(api.environment.pk)
+        feed = api.get("/changes?after=0").content
+        assert at > 4
+    assert Place.objects.get().space == "one"
+
+
+def docs_as_of(api: Api, user: str, revision: int) -> list[str]:
+    body = {"actor_type": "User", "actor_id": user, "action": "read", "resource_type": "Doc", "page_size": 10_000}
+    return sorted(api.post("/list", {**body, "as_of": revision}).json()["results"])
+
+
+def test_every_table_of_an_environment_is_moved(db):
+    """A table whose rows belong to environments is in one of the lists."""
+    listed = {"authz_environment", *moving.SMALL, *moving.LARGE}
+    of_environments = {Environment}
+    while True:
+        more = {
+            model
+            for model in apps.get_models()
+            if any(field.is_relation and field.many_to_one and field.related_model in of_environments
+                   for field in model._meta.get_fields())
+        }  # fmt: skip
+        if more <= of_environments:
+            break
+        of_environments |= more
+    assert {model._meta.db_table for model in of_environments} <= listed
+
+
+def test_facts_that_were_forgotten_meanwhile_are_not_moved(home, monkeypatch):
+    """They leave no past fact."""
+    api = filled("one")
+    copy_all = moving._Mover._copy_all
+
+    def copied(self) -> None:
+        copy_all(self)
+        with entered("one"):
+            fetch("DELETE FROM authz_fact WHERE a0 = 'ann' AND a2 = 'a' RETURNING 1")
+            fetch("DELETE FROM authz_past_fact RETURNING 1")
+
+    monkeypatch.setattr(moving._Mover, "_copy_all", copied)
+    moving.move("acme", "two")
+    assert docs(api, "ann") == ["late"]
+    assert docs_as_of(api, "ann", 2) == ["late"] or docs_as_of(api, "ann", 2) == []
+
+
+@pytest.mark.parametrize("source", ["one", HOME])
+def test_a_move_that_dies_anywhere_is_ended(home, monkeypatch, source):
+    """Each statement of the mover fails in turn, as if the process had died; then all is at one place, and open."""
+    api = filled(source)
+    target = "two"
+    run, copy = moving._run, moving._Mover._copy
+    calls, failing = [], 0
+
+    def counted(do):
+        def called(*arguments, **options):
+            calls.append(do)
+            if len(calls) == failing:
+                raise OperationalError("the process died")
+            return do(*arguments, **options)
+
+        return called
+
+    monkeypatch.setattr(moving, "_run", counted(run))
+    monkeypatch.setattr(moving._Mover, "_copy", counted(copy))
+    monkeypatch.setattr(moving, "IN_FLIGHT", 0)
+    monkeypatch.setattr(spaces, "SETTLED", 0.05)
+    ends = set()
+    for failing in range(1 if source else 2, 200, 2):
+        calls.clear()
+        with entered(source):
+            expected = rows(api.environment.pk)
+        try:
+            moving.move("acme", target)
+        except OperationalError:
+            answer = api.get("/policy")
+            assert answer.status_code in (200, 503)
+        else:
+            break
+        failing = 0
+        moving.finish_moves()
+        (place,) = where_is(api.environment.pk)
+        ends.add(place)
+        with entered(place):
+            found = rows(api.environment.pk)
+        assert all(found[table] == expected[table] for table in expected if table != "api_key")
+        assert docs(api, "ann") == ["a", "late"]
+        insert(api, role("new", "n"))
+        if place != source:
+            calls.clear()
+            moving.move("acme", source)
+    else:
+        pytest.fail("it ends")
+    assert ends == {source, target}
+
+
+def test_writers_who_knew_the_old_place_go_on_at_the_new_one(home):
+    """Whatever they sent: a body is decoded again."""
+    api = filled("one")
+    insert(api, role("dan", "d"))
+    moving.move("acme", "two")
+    delete(api, role("dan", "d"))
+    assert docs(api, "dan") == []
+    moving.move("acme", "one")
+    insert(api, role("dan", "d"))
+    moving.move("acme", "two")
+    assert api.post("/policy", {"src": POLICY.format(mode="editor")}).status_code == 200
+    assert docs(api, "dan") == []
+
+
+# ---- commands and pages --------------------------------------------------------------------------------------------
+
+
+def said(capsys, *words: str) -> str:
+    capsys.readouterr()
+    call_command(*words)
+    return capsys.readouterr().out
+
+
+def test_commands_work_in_the_environment_s_space(home, capsys, tmp_path):
+    call_command("spaces", "add", "acme", "one")
+    key = said(capsys, "api_keys", "create", "billing", "--environment", "acme").split()[-1]
+    file = tmp_path / "facts.jsonl"
+    file.write_bytes(orjson.dumps(role("ann", "a")))
+    policy = tmp_path / "main.polar"
+    policy.write_text(POLICY.format(mode="reader"))
+    call_command("load_policy", str(policy), environment="acme")
+    call_command("load_facts", str(file), environment="acme")
+    assert current() == HOME
+    assert orjson.loads(said(capsys, "dump_facts", "--environment", "acme")) == role("ann", "a")
+    assert docs(Api(None, key), "ann") == ["a"]
+    listed = said(capsys, "spaces", "list")
+    assert [line.split()[0] for line in listed.splitlines()] == ["home", *NAMES]
+    assert "one  " in listed and "1 environment, " in listed.splitlines()[1]
+    assert "e_acme_" in said(capsys, "api_keys", "list")
+    call_command("spaces", "move", "acme", "two")
+    assert "version 1 of `acme`" in said(capsys, "version")
+    assert "policy of acme (two)" in said(capsys, "verify")
+    said(capsys, "api_keys", "revoke", "billing")
+    assert Api(None, key).get("/policy").status_code == 401
+    assert current() == HOME
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("create", "One"), "not a name for a space"),
+        (("create", "pg_one"), "not a name for a space"),
+        (("create", "one"), "Space `one` already exists"),
+        (("create", "three", "--on", "mars"), "Server `mars` does not exist. DATABASE_URLS names none."),
+        (("add", "default", "one"), "already exists"),
+        (("add", "x-y", "one"), "not a valid name"),
+        (("add", "acme", "nowhere"), "Space `nowhere` does not exist. Create it with `spaces create nowhere`"),
+        (("move", "default", "one"), "stays in the home database"),
+        (("move", "nobody", "one"), "Environment `nobody` does not exist"),
+        (("move", "here", "one"), "is in space one already"),
+        (("move", "here", "nowhere"), "Space `nowhere` does not exist"),
+        (("spread",), "Only Citus moves spaces by itself"),
+    ],
+)
+def test_what_cannot_be_done_says_why(home, new_api, words, message):
+    new_api()
+    api_in("one", "here")
+    with pytest.raises(CommandError, match=message):
+        call_command("spaces", *words)
+    assert where_is(Environment.objects.get().pk) == [HOME]
+    assert docs(api_in("two", "other"), "ann") == []
+
+
+def test_an_environment_has_one_place(home):
+    api_in("one", "acme")
+    with pytest.raises(AuthzError, match="already exists"):
+        spaces.create_environment("acme", "two", made)
+    call_command("api_keys", "create", environment="acme", create_environment=True)
+    assert [Environment.objects.filter(slug="acme").count() for _ in spaces.everywhere()] == [0, 1, 0]
+
+
+def test_pages_show_the_environment_s_space(home, admin_user_of_home):
+    insert(api_in("one", "acme"), role("ann", "a"))
+    client = Client()
+    client.force_login(admin_user_of_home)
+    assert "acme" in client.get("/admin/spaces/").content.decode()
+    page = client.get("/admin/?environment=acme").content.decode()
+    assert "has_role(User, String, Doc)" in page
+    assert "has_role" in client.get("/admin/go/facts/", follow=True).content.decode()  # it is remembered
+    assert "has_role(User, String, Doc)" not in client.get("/admin/?environment=default").content.decode()
+    assert current() == HOME
+
+
+@pytest.fixture
+def admin_user_of_home(db, new_api, django_user_model):
+    new_api()
+    return django_user_model.objects.create_superuser("root", "root@example.org", "secret")
+
+
+def test_test_environments_have_the_space_that_is_for_them(home, settings):
+    settings.DEV_SERVER = True
+    with connection.cursor() as cursor:
+        cursor.execute("DROP SCHEMA IF EXISTS test CASCADE")
+    spaces.create("test")
+    token = Client(HTTP_HOST="localhost").post("/test_environment").json()["token"]
+    assert Place.objects.get().space == "test"
+    assert Api(None, token).get("/policy", Host="localhost").status_code == 200
+    with connection.cursor() as cursor:
+        cursor.execute("DROP SCHEMA test CASCADE")
+    Space.objects.filter(pk="test").delete()
