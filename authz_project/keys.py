@@ -59,7 +59,7 @@ def _note(key_hash: str, today: int) -> None:
         if len(_noted) >= _MOST:
             _noted.clear()
         _noted[key_hash] = today
-        _waiting.add((spaces.current(), key_hash))
+        _waiting.add((spaces.here.name, key_hash))
         if _is_writing:
             return
         _is_writing = True

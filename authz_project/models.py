@@ -111,7 +111,7 @@ class Space(models.Model):
         return self.name
 
 
-class Place(models.Model):
+class EnvironmentPlace(models.Model):
     """The space in which an environment lives; without a row, an environment lives in the home database."""
 
     slug = models.CharField(max_length=40, primary_key=True)

@@ -21,10 +21,10 @@ from typing import Any, NamedTuple
 from django.db import Error, connection, transaction
 
 from authz_project.database import let_go_if_broken
-from authz_project.models import Place
+from authz_project.models import EnvironmentPlace
 from authz_project.spaces import NotASpace, everywhere, place_of, space_named
 from facts.models import PAST, STORED
-from facts.table import EQUAL, KEY, KEY_TYPES, as_json, fetch, rows_of_json
+from facts.table import KEY, delete_keys, fetch
 from policy.core.journal import MOVED
 from policy.core.spaces import HOME, entered
 from policy.errors import AuthzError, NotFound, Unavailable
@@ -97,7 +97,9 @@ def _beginning(slug: str, target: str) -> str:
     if target != HOME:
         space_named(target)
     place = place_of(slug)
-    unfinished = Place.objects.filter(slug=slug, target__isnull=False).values_list("target", flat=True).first()
+    unfinished = (
+        EnvironmentPlace.objects.filter(slug=slug, target__isnull=False).values_list("target", flat=True).first()
+    )
     if unfinished is not None and unfinished != target:
         raise NotASpace(
             f"A move of `{slug}` to {shown(unfinished)} was interrupted. Repeat it, or wait for `serve` to end it."
@@ -110,7 +112,7 @@ def _beginning(slug: str, target: str) -> str:
         raise NotASpace(f"Environment `{slug}` is the copy of a follower, and cannot be moved.")
     if place.space == target:
         raise NotASpace(f"Environment `{slug}` is in {shown(target)} already.")
-    Place.objects.update_or_create(slug=slug, defaults={"space": place.space, "target": target})
+    EnvironmentPlace.objects.update_or_create(slug=slug, defaults={"space": place.space, "target": target})
     return place.space
 
 
@@ -215,9 +217,9 @@ class _Mover:
             _run("UPDATE authz_environment SET follows = '' WHERE id = %s", [self.id])
             _run(UNSEAL, [self.id])
         if self.target == HOME:
-            Place.objects.filter(slug=self.slug).delete()
+            EnvironmentPlace.objects.filter(slug=self.slug).delete()
         else:
-            Place.objects.filter(slug=self.slug).update(space=self.target, target=None)
+            EnvironmentPlace.objects.filter(slug=self.slug).update(space=self.target, target=None)
 
     # ---- rows ---------------------------------------------------------------------------------------------------
 
@@ -262,9 +264,8 @@ class _Mover:
         newer = f"{self._of(table)} AND {NEWER[table].format(after=after)}"
         with entered(self.source):
             rows = fetch(f"SELECT {KEY} FROM {table} WHERE {newer}", [])
-        given = f"{rows_of_json(*KEY_TYPES)} AS gone ({KEY})"
         for start in range(0, len(rows), AT_ONCE):
-            _run(f"DELETE FROM {STORED} USING {given} WHERE {EQUAL}", [as_json(rows[start : start + AT_ONCE])])
+            delete_keys(rows[start : start + AT_ONCE])
 
     def _of(self, table: str) -> str:
         return {**SMALL, **LARGE}[table].format(id=self.id)
@@ -322,7 +323,7 @@ def finish_moves() -> None:
     """End the moves whose process died: complete those that had closed the old place, and undo the others."""
     if connection.vendor != "postgresql":
         return
-    for slug in Place.objects.filter(target__isnull=False).values_list("slug", flat=True):
+    for slug in EnvironmentPlace.objects.filter(target__isnull=False).values_list("slug", flat=True):
         try:
             with _alone(slug):
                 time.sleep(IN_FLIGHT)
@@ -337,7 +338,7 @@ def finish_moves() -> None:
 
 
 def _finish(slug: str) -> None:
-    place = Place.objects.filter(slug=slug, target__isnull=False).first()
+    place = EnvironmentPlace.objects.filter(slug=slug, target__isnull=False).first()
     if place is None:  # it is over
         return
     place_of(slug)
@@ -353,5 +354,5 @@ def _finish(slug: str) -> None:
     if place.space == HOME:
         place.delete()
     else:
-        Place.objects.filter(slug=slug).update(target=None)
+        EnvironmentPlace.objects.filter(slug=slug).update(target=None)
     log.warning("undid the move of environment %s to %s, which was interrupted", slug, shown(mover.target))

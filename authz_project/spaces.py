@@ -20,7 +20,7 @@ from django.db.models.signals import post_delete, post_save
 from django.dispatch import receiver
 
 from authz_project.database import is_pooled, let_go_if_broken
-from authz_project.models import Place, Space
+from authz_project.models import EnvironmentPlace, Space
 from policy.core.clock import SERVER
 from policy.core.spaces import HOME, close_others, configure, current, entered
 from policy.errors import AuthzError, NotFound, Unavailable
@@ -78,22 +78,22 @@ def in_each(do: Callable[[], T]) -> dict[str, T]:
 # ---- which environment lives where ----------------------------------------------------------------------------------
 
 
-class Found(NamedTuple):
+class PlaceFound(NamedTuple):
     """Where an environment lives, and whether it is being moved."""
 
     space: str
     is_moving: bool = False
 
 
-def place_of(slug: str) -> Found:
+def place_of(slug: str) -> PlaceFound:
     """Return where the environment is or would be; also if it does not exist."""
     with entered(HOME):
-        place = Place.objects.filter(slug=slug).first() if connection.vendor == "postgresql" else None
+        place = EnvironmentPlace.objects.filter(slug=slug).first() if connection.vendor == "postgresql" else None
         if place is None:
-            return Found(HOME)
+            return PlaceFound(HOME)
         if place.space:
             configure(place.space, config_of(Space.objects.get(pk=place.space)))
-    return Found(place.space, place.target is not None)
+    return PlaceFound(place.space, place.target is not None)
 
 
 SETTLED = 5.0  # seconds for which a request waits for the end of a move
@@ -104,7 +104,7 @@ MOVING = "the environment is being moved; try again"
 
 
 @dataclass
-class Directory:
+class SpaceDirectory:
     """What this process remembers. An entry may be outdated: then its space refuses the key."""
 
     spaces: dict[str, str] = field(default_factory=dict)  # by slug; those that are not at home
@@ -120,7 +120,7 @@ class Directory:
             return HOME
         with entered(HOME):
             let_go_if_broken()
-            if not Place.objects.exists():
+            if not EnvironmentPlace.objects.exists():
                 self.none_at = time.monotonic()
                 return HOME
             until = time.monotonic() + SETTLED
@@ -135,14 +135,18 @@ class Directory:
         return found.space
 
 
-directory = Directory()
+directory = SpaceDirectory()
 
 
-def in_place(token: str, do: Callable[[], T], is_refused: Callable[[T], bool]) -> T:
-    """Return what `do` returns in the space of the key's environment, wherever it is now."""
+def in_place(token: str, do: Callable[[], T], is_refused: Callable[[T], bool], found: T | None = None) -> T:
+    """Return what `do` returns in the space of the key's environment, wherever it is now.
+
+    Pass what it has returned in the home database as `found`, if no other space is known.
+    """
     space = directory.space_of(token)
-    with entered(space):
-        found = do()
+    if found is None:
+        with entered(space):
+            found = do()
     if is_refused(found) and (now := directory.look_up(token)) != space:
         with entered(now):
             found = do()
@@ -173,7 +177,7 @@ _OF_HOME = {
     "sessions",
     "admin",
     "authz_project.space",
-    "authz_project.place",
+    "authz_project.environmentplace",
     "authz_project.loginattempts",
 }
 
@@ -199,7 +203,7 @@ def space_of_page(slug: str, before: str) -> str:
         return HOME
     space = before
     if slug and "\0" not in slug:
-        place = Place.objects.filter(slug=slug).first()
+        place = EnvironmentPlace.objects.filter(slug=slug).first()
         if place is not None:
             space = place.space
         elif Environment.objects.filter(slug=slug).exists():
@@ -216,7 +220,7 @@ def slugs_elsewhere() -> list[str]:
         return []
     here = current()
     with entered(HOME):
-        placed = list(Place.objects.exclude(space=here).values_list("slug", flat=True))
+        placed = list(EnvironmentPlace.objects.exclude(space=here).values_list("slug", flat=True))
         return sorted(placed + list(Environment.objects.values_list("slug", flat=True) if here else ()))
 
 
@@ -225,14 +229,14 @@ def _note_place(instance: Environment, created: bool, **_: object) -> None:
     if created and current():
         name = current()
         with entered(HOME):
-            Place.objects.update_or_create(slug=instance.slug, defaults={"space": name})
+            EnvironmentPlace.objects.update_or_create(slug=instance.slug, defaults={"space": name})
 
 
 @receiver(post_delete, sender=Environment)
 def _forget_place(instance: Environment, **_: object) -> None:
     if name := current():
         with entered(HOME):
-            Place.objects.filter(slug=instance.slug, space=name).delete()
+            EnvironmentPlace.objects.filter(slug=instance.slug, space=name).delete()
 
 
 # ---- creating a space -----------------------------------------------------------------------------------------------
@@ -354,7 +358,7 @@ def create_environment(slug: str, name: str, made: Callable[[str], Environment])
     with entered(HOME):
         if Environment.objects.filter(slug=slug).exists() or place_of(slug).space:
             raise NotASpace(f"Environment `{slug}` already exists. Move it with `spaces move {slug} {name}`.")
-        Place.objects.update_or_create(slug=slug, defaults={"space": name})
+        EnvironmentPlace.objects.update_or_create(slug=slug, defaults={"space": name})
     with entered(name):
         return made(slug)
 

@@ -208,7 +208,7 @@ AT_ONCE = 2_000  # rows per fetch
 OF_FACT = 1_500  # bytes that a fact takes while JSON is made of it, besides its strings
 
 _EACH = " AND ".join(f"{name} = %s" for name in ("sig", *COLUMNS))
-EQUAL = _SAME_KEY.format(STORED, "gone")
+_EQUAL = _SAME_KEY.format(STORED, "gone")
 _INSERT = f"INSERT INTO {STORED} ({NAMES}) VALUES (%s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING"
 
 
@@ -263,8 +263,8 @@ class SqliteTable:
 
 
 # For PostgreSQL: rows as one JSON value, which takes the driver and the server less time than an array for each column.
-KEY_TYPES = ("integer", *["text"] * len(COLUMNS))
-_TYPES = (*KEY_TYPES, "bigint", "bigint")
+_KEY_TYPES = ("integer", *["text"] * len(COLUMNS))
+_TYPES = (*_KEY_TYPES, "bigint", "bigint")
 
 
 def rows_of_json(*types: str) -> str:
@@ -282,7 +282,12 @@ _ROWS = rows_of_json(*_TYPES)
 _INSERT_ROWS = (
     f"INSERT INTO {STORED} ({NAMES}) SELECT * FROM {_ROWS} AS new WHERE EXISTS (SELECT 1 FROM authz_environment)"
 )
-_END_ROWS = f"DELETE FROM {STORED} USING {_ROWS} AS gone ({KEY}, until, expires_at) WHERE {EQUAL}"
+_END_ROWS = f"DELETE FROM {STORED} USING {_ROWS} AS gone ({KEY}, until, expires_at) WHERE {_EQUAL}"
+
+
+def delete_keys(rows: Sequence[Sequence[object]]) -> None:
+    """Delete the stored facts of these rows, which are no more than a key, without keeping them as past facts."""
+    execute(f"DELETE FROM {STORED} USING {rows_of_json(*_KEY_TYPES)} AS gone ({KEY}) WHERE {_EQUAL}", [as_json(rows)])
 
 
 def inserts_in_with(turn: str) -> str:
@@ -296,7 +301,7 @@ def inserts_in_with(turn: str) -> str:
 
 def ends_in_with(turn: str) -> str:
     """Return the same for facts that are ended; the last column of their rows is not used."""
-    gone = f"DELETE FROM {STORED} USING {turn}, {_ROWS} AS gone ({KEY}, until, expires_at) WHERE {EQUAL}"
+    gone = f"DELETE FROM {STORED} USING {turn}, {_ROWS} AS gone ({KEY}, until, expires_at) WHERE {_EQUAL}"
     ends = _ended(gone, f"{turn}.before + gone.until")
     return f"{ends[0]}, changed AS ({ends[1]} RETURNING until AS number)"
 

@@ -166,7 +166,7 @@ _entering = Lock()  # guards the queues
 
 def _entered(writer: _Writer) -> _Queue:
     """Enter the queue of the environment that the writer's key belonged to when last seen, and return the queue."""
-    place = spaces.current(), writer.caller.environment_id
+    place = spaces.here.name, writer.caller.environment_id
     with _entering:
         queue = _queues.get(place)
         if queue is None:

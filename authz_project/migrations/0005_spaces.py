@@ -11,7 +11,7 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.CreateModel(
-            name='Place',
+            name='EnvironmentPlace',
             fields=[
                 ('slug', models.CharField(max_length=40, primary_key=True, serialize=False)),
                 ('space', models.CharField(blank=True, max_length=40)),

@@ -519,7 +519,8 @@ def run_with_connection(change: Callable[[], T]) -> T:
     """Run the change on this thread, or on one with a connection; return what it returns, raise what it raises."""
     if thread.hand_on is None:
         return change()
-    change = spaces.carried(change)
+    if spaces.here.name:
+        change = spaces.carried(change)
     return thread.hand_on(spans.carried(change) if spans.is_on else change)
 
 
@@ -554,7 +555,7 @@ class OffsetWatch:
         """Wait until the environment has passed `offset`; return False on timeout at `until`, a time by `monotonic`."""
         with self._news:
             self._waiting[environment_id] = self._waiting.get(environment_id, 0) + 1
-            self._spaces[environment_id] = spaces.current()
+            self._spaces[environment_id] = spaces.here.name
             try:
                 self._look()  # there may have been a change since the offset was read
                 self._news.wait_for(

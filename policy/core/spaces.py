@@ -27,14 +27,14 @@ T = TypeVar("T")
 _configs: dict[str, Mapping[str, Any]] = {}  # Django's settings of the spaces' databases, by name
 
 
-class _Thread(threading.local):
+class _ThreadSpaces(threading.local):
     name = HOME
 
     def __init__(self) -> None:
         self.others: dict[str, BaseDatabaseWrapper] = {}  # connections to other spaces; the latest one is the last
 
 
-_thread = _Thread()
+here = _ThreadSpaces()  # `here.name` is the name of the space that the thread works in
 
 
 def configure(name: str, config: Mapping[str, Any]) -> None:
@@ -44,22 +44,22 @@ def configure(name: str, config: Mapping[str, Any]) -> None:
 
 def current() -> str:
     """Return the name of the space that this thread works in."""
-    return _thread.name
+    return here.name
 
 
 def enter(name: str) -> None:
     """Work in the space from now on: the default connection is one to its database."""
-    before, usual = _thread.name, connections[DEFAULT_DB_ALIAS]
+    before, usual = here.name, connections[DEFAULT_DB_ALIAS]
     if name != before:
-        mine = _thread.others.pop(name, None) or _connection_to(name)
-        _thread.name, connections[DEFAULT_DB_ALIAS] = name, mine
+        mine = here.others.pop(name, None) or _connection_to(name)
+        here.name, connections[DEFAULT_DB_ALIAS] = name, mine
         _keep(before, usual)
 
 
 @contextmanager
 def entered(name: str) -> Iterator[None]:
     """Work in the space within the block."""
-    before = _thread.name
+    before = here.name
     if name == before:
         yield
         return
@@ -77,7 +77,7 @@ def _connection_to(name: str) -> BaseDatabaseWrapper:
 
 def _keep(name: str, mine: BaseDatabaseWrapper) -> None:
     """Keep the connection for the next time, and close the one that has not been used for longest if there are many."""
-    others = _thread.others
+    others = here.others
     others[name] = mine
     if len(others) > MOST:
         oldest = next((each for each in others if each != HOME and not others[each].in_atomic_block), None)
@@ -87,7 +87,7 @@ def _keep(name: str, mine: BaseDatabaseWrapper) -> None:
 
 def carried(do: Callable[[], T]) -> Callable[[], T]:
     """Return a function that does the same in this thread's space, whichever thread calls it."""
-    name = _thread.name
+    name = here.name
 
     def done() -> T:
         with entered(name):
@@ -98,8 +98,8 @@ def carried(do: Callable[[], T]) -> Callable[[], T]:
 
 def close_others() -> None:
     """Close this thread's connections to spaces that it is not working in."""
-    for name in [each for each in _thread.others if each != HOME]:
-        _thread.others.pop(name).close()
+    for name in [each for each in here.others if each != HOME]:
+        here.others.pop(name).close()
 
 
 # ---- all spaces of the service: its app has the directory, and is imported when needed ------------------------------

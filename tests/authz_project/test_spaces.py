@@ -16,7 +16,7 @@ from django.test import Client
 from authz_project import moving, spaces
 from authz_project.environments import made
 from authz_project.keys import create_key, revoke_key
-from authz_project.models import Place, Space
+from authz_project.models import EnvironmentPlace, Space
 from facts.table import fetch
 from policy.core import journal
 from policy.core.spaces import HOME, close_others, current, entered
@@ -147,7 +147,7 @@ def test_without_spaces_nothing_more_is_read(db, new_api):
     api = new_api()
     with pytest.MonkeyPatch.context() as patch:
         looked = []
-        patch.setattr(Place.objects, "exists", lambda: looked.append(1) or False)
+        patch.setattr(EnvironmentPlace.objects, "exists", lambda: looked.append(1) or False)
         for _ in range(5):
             assert api.get("/policy").status_code == 200
             assert Api(api.environment, "e_no_no_no").get("/policy").status_code == 401
@@ -222,7 +222,7 @@ def test_a_moved_environment_is_what_it_was(home):
             expected = rows(api.environment.pk)
         feed = api.get("/changes?after=0").content
         assert at > 4
-    assert Place.objects.get().space == "one"
+    assert EnvironmentPlace.objects.get().space == "one"
 
 
 def docs_as_of(api: Api, user: str, revision: int) -> list[str]:
@@ -355,7 +355,7 @@ def test_commands_work_in_the_environment_s_space(home, capsys, tmp_path):
     assert "e_acme_" in said(capsys, "api_keys", "list")
     call_command("spaces", "move", "acme", "two")
     assert "version 1 of `acme`" in said(capsys, "version")
-    assert "policy of acme (two)" in said(capsys, "verify")
+    assert "policy of `acme` (two)" in said(capsys, "verify")
     said(capsys, "api_keys", "revoke", "billing")
     assert Api(None, key).get("/policy").status_code == 401
     assert current() == HOME
@@ -419,7 +419,7 @@ def test_test_environments_have_the_space_that_is_for_them(home, settings):
         cursor.execute("DROP SCHEMA IF EXISTS test CASCADE")
     spaces.create("test")
     token = Client(HTTP_HOST="localhost").post("/test_environment").json()["token"]
-    assert Place.objects.get().space == "test"
+    assert EnvironmentPlace.objects.get().space == "test"
     assert Api(None, token).get("/policy", Host="localhost").status_code == 200
     with connection.cursor() as cursor:
         cursor.execute("DROP SCHEMA test CASCADE")
