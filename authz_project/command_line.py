@@ -64,6 +64,7 @@ GROUPS: dict[str, dict[str, str]] = {
     "Operations": {
         "check": "check settings and files; with --deploy, everything that production needs",
         "migrate": "create or upgrade the database schema",
+        "spaces": "list and create spaces (schemas), and move environments between them",
         "backup": "back up the database while the service runs",
         "verify": "verify the database, or a backup",
     },
