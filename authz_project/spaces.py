@@ -263,8 +263,6 @@ def create(name: str, server: str = "") -> Space:
 
 
 def _refuse(name: str, server: str) -> None:
-    if connection.vendor != "postgresql":
-        raise NotASpace("Spaces need PostgreSQL. Set DATABASE_URL to a postgres:// URL.")
     if is_pooled():
         raise NotASpace("Spaces need connections of their own. Use a DATABASE_URL without pool_mode=transaction.")
     if not NAME.fullmatch(name) or RESERVED.fullmatch(name):
@@ -426,7 +424,9 @@ MOST_SHOWN = 20  # environments of a space
 
 
 def seen() -> list[SeenSpace]:
-    """Return what is in each space. One that does not respond is shown with the reason."""
+    """Return what is in each space, on PostgreSQL. One that does not respond is shown with the reason."""
+    if connection.vendor != "postgresql":
+        return []
     found = []
     for name in ["home", *(space.name for space in spaces())]:
         try:

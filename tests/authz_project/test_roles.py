@@ -35,7 +35,7 @@ OPENED = {
     "policyversion": VIEWING, "policyversion_activate": PUBLISHER, "policyversion_add": EDITING,
     "policyversion_editor": EDITING, "policyversion_delete": NOBODY,
     "signature": VIEWING, "signature_add": EDITOR, "signature_import": EDITOR, "signature_delete": EDITOR,
-    "value": VIEWING, "ids": VIEWING, "decisions": VIEWING,
+    "value": VIEWING, "ids": VIEWING, "decisions": VIEWING, "spaces": NOBODY,
     "environment": VIEWING, "environment_add": NOBODY, "environment_delete": NOBODY,
     "apikey": KEEPER, "apikey_delete": NOBODY,
     "user": NOBODY, "group": NOBODY, "load_example": NOBODY,

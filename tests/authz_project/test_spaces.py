@@ -26,6 +26,7 @@ from tests.conftest import Api, _empty
 from tests.faults.worlds import fact
 
 NAMES = ("one", "two")
+on_postgresql = pytest.mark.parametrize("db", ["postgresql"], indirect=True)
 POLICY = """
 actor User {}
 resource Doc {{ roles = ["reader", "editor"]; permissions = ["read"]; "read" if "{mode}"; }}
@@ -35,8 +36,6 @@ resource Doc {{ roles = ["reader", "editor"]; permissions = ["read"]; "read" if 
 @pytest.fixture
 def home(db):
     """Two empty spaces beside the tests' database."""
-    if db == "sqlite":
-        pytest.skip("spaces are schemas of PostgreSQL")
     spaces.directory.__init__()
     for name in NAMES:
         with connection.cursor() as cursor:
@@ -52,9 +51,6 @@ def home(db):
         if current():
             _empty(connection)
     close_others()
-
-
-pytestmark = pytest.mark.parametrize("db", ["postgresql"], indirect=True)
 
 
 def api_in(space: str, slug: str, mode: str = "reader") -> Api:
@@ -104,6 +100,7 @@ def where_is(environment_id: int) -> list[str]:
 # ---- answers -----------------------------------------------------------------------------------------------------
 
 
+@on_postgresql
 def test_environments_of_different_spaces_do_not_know_each_other(home):
     apis = [api_in(space, f"e{number}") for number, space in enumerate((HOME, *NAMES, "one"))]
     for number, api in enumerate(apis):
@@ -116,6 +113,7 @@ def test_environments_of_different_spaces_do_not_know_each_other(home):
     assert len(numbers) == len(set(numbers)) == len(apis)
 
 
+@on_postgresql
 def test_many_threads_ask_in_many_spaces(home):
     apis = [api_in(space, f"e{number}") for number, space in enumerate((HOME, *NAMES, "one", "two"))]
 
@@ -131,6 +129,7 @@ def test_many_threads_ask_in_many_spaces(home):
         list(threads.map(work, range(2 * len(apis))))
 
 
+@on_postgresql
 def test_a_key_that_opens_nothing_is_refused(home, db):
     api = api_in("one", "acme")
     assert docs(api, "ann") == []
@@ -141,6 +140,7 @@ def test_a_key_that_opens_nothing_is_refused(home, db):
         assert Api(api.environment, key).get("/policy").status_code == 401
 
 
+@on_postgresql
 def test_without_spaces_nothing_more_is_read(db, new_api):
     """But once a second, for a key that opens nothing."""
     spaces.directory.__init__()
@@ -154,6 +154,7 @@ def test_without_spaces_nothing_more_is_read(db, new_api):
     assert len(looked) == 1
 
 
+@on_postgresql
 def test_a_mistake_is_reported_from_the_space(home):
     """And not as a refused key, which it would be at home."""
     api = api_in("one", "acme")
@@ -162,6 +163,7 @@ def test_a_mistake_is_reported_from_the_space(home):
     assert api.post("/policy", {"src": "actor"}).status_code == 400
 
 
+@on_postgresql
 def test_a_change_of_another_process_is_noticed_in_a_space(home):
     api = api_in("one", "acme")
     at = insert(api, role("ann", "a"))
@@ -197,6 +199,7 @@ def filled(space: str) -> Api:
     return api
 
 
+@on_postgresql
 def test_a_moved_environment_is_what_it_was(home):
     api = filled("one")
     before = docs(api, "ann")
@@ -230,7 +233,7 @@ def docs_as_of(api: Api, user: str, revision: int) -> list[str]:
     return sorted(api.post("/list", {**body, "as_of": revision}).json()["results"])
 
 
-def test_every_table_of_an_environment_is_moved(db):
+def test_every_table_of_an_environment_is_moved():
     """A table whose rows belong to environments is in one of the lists."""
     listed = {"authz_environment", *moving.SMALL, *moving.LARGE}
     of_environments = {Environment}
@@ -247,6 +250,7 @@ def test_every_table_of_an_environment_is_moved(db):
     assert {model._meta.db_table for model in of_environments} <= listed
 
 
+@on_postgresql
 def test_facts_that_were_forgotten_meanwhile_are_not_moved(home, monkeypatch):
     """They leave no past fact."""
     api = filled("one")
@@ -265,6 +269,7 @@ def test_facts_that_were_forgotten_meanwhile_are_not_moved(home, monkeypatch):
 
 
 @pytest.mark.parametrize("source", ["one", HOME])
+@on_postgresql
 def test_a_move_that_dies_anywhere_is_ended(home, monkeypatch, source):
     """Each statement of the mover fails in turn, as if the process had died; then all is at one place, and open."""
     api = filled(source)
@@ -314,6 +319,7 @@ def test_a_move_that_dies_anywhere_is_ended(home, monkeypatch, source):
     assert ends == {source, target}
 
 
+@on_postgresql
 def test_writers_who_knew_the_old_place_go_on_at_the_new_one(home):
     """Whatever they sent: a body is decoded again."""
     api = filled("one")
@@ -337,6 +343,7 @@ def said(capsys, *words: str) -> str:
     return capsys.readouterr().out
 
 
+@on_postgresql
 def test_commands_work_in_the_environment_s_space(home, capsys, tmp_path):
     call_command("spaces", "add", "acme", "one")
     key = said(capsys, "api_keys", "create", "billing", "--environment", "acme").split()[-1]
@@ -378,6 +385,7 @@ def test_commands_work_in_the_environment_s_space(home, capsys, tmp_path):
         (("spread",), "Only Citus moves spaces by itself"),
     ],
 )
+@on_postgresql
 def test_what_cannot_be_done_says_why(home, new_api, words, message):
     new_api()
     api_in("one", "here")
@@ -387,6 +395,7 @@ def test_what_cannot_be_done_says_why(home, new_api, words, message):
     assert docs(api_in("two", "other"), "ann") == []
 
 
+@on_postgresql
 def test_an_environment_has_one_place(home):
     api_in("one", "acme")
     with pytest.raises(AuthzError, match="already exists"):
@@ -395,6 +404,7 @@ def test_an_environment_has_one_place(home):
     assert [Environment.objects.filter(slug="acme").count() for _ in spaces.everywhere()] == [0, 1, 0]
 
 
+@on_postgresql
 def test_pages_show_the_environment_s_space(home, admin_user_of_home):
     insert(api_in("one", "acme"), role("ann", "a"))
     client = Client()
@@ -413,6 +423,7 @@ def admin_user_of_home(db, new_api, django_user_model):
     return django_user_model.objects.create_superuser("root", "root@example.org", "secret")
 
 
+@on_postgresql
 def test_test_environments_have_the_space_that_is_for_them(home, settings):
     settings.DEV_SERVER = True
     with connection.cursor() as cursor:
@@ -424,3 +435,14 @@ def test_test_environments_have_the_space_that_is_for_them(home, settings):
     with connection.cursor() as cursor:
         cursor.execute("DROP SCHEMA test CASCADE")
     Space.objects.filter(pk="test").delete()
+
+
+@pytest.mark.parametrize("db", ["sqlite"], indirect=True)
+def test_on_sqlite_there_is_one_space(db, admin_user_of_home):
+    for words in (("list",), ("create", "one"), ("move", "default", "one")):
+        with pytest.raises(CommandError, match="Spaces need PostgreSQL"):
+            call_command("spaces", *words)
+    client = Client()
+    client.force_login(admin_user_of_home)
+    assert "Spaces need PostgreSQL" in client.get("/admin/spaces/").content.decode()
+    assert client.get("/admin/?environment=default").status_code == 200

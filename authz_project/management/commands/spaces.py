@@ -35,6 +35,8 @@ class Command(ServiceCommand):
             )
 
     def handle(self, *, action: str, **options: Any) -> None:
+        if connection.vendor != "postgresql":
+            raise CommandError("Spaces need PostgreSQL. Set DATABASE_URL to a postgres:// URL.")
         try:
             getattr(self, f"_{action}")(**options)
         except (AuthzError, Unavailable) as reason:
