@@ -35,6 +35,7 @@ log = logging.getLogger("authz.spaces")
 OF_ENVIRONMENT = "environment_id = {id}"
 OF_SIGNATURES = "sig IN (SELECT id FROM authz_signature WHERE environment_id = {id})"
 OF_VERSIONS = "version_id IN (SELECT id FROM authz_policy_version WHERE environment_id = {id})"
+OF_RESOURCES = "from_scimresource_id IN (SELECT id FROM scim_resource WHERE environment_id = {id})"
 OF_OUTBOX = "state_id IN (SELECT id FROM authz_outbox_state WHERE environment_id = {id})"
 
 # Tables besides the environment's row, and their rows that belong to it. Small ones are copied again at the end.
@@ -46,6 +47,7 @@ SMALL = {
     "authz_outbox_state": OF_ENVIRONMENT,
     "authz_outbox_row": OF_OUTBOX,
     "scim_resource": OF_ENVIRONMENT,
+    "scim_member": OF_RESOURCES,
     "api_key": OF_ENVIRONMENT,
 }
 LARGE = {STORED: OF_SIGNATURES, PAST: OF_SIGNATURES, "authz_revision": OF_ENVIRONMENT}

@@ -240,7 +240,7 @@ def test_every_table_of_an_environment_is_moved():
     while True:
         more = {
             model
-            for model in apps.get_models()
+            for model in apps.get_models(include_auto_created=True)
             if any(field.is_relation and field.many_to_one and field.related_model in of_environments
                    for field in model._meta.get_fields())
         }  # fmt: skip

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('authz_project', '0004_scim'),
+        ('authz_project', '0006_follow_scope'),
     ]
 
     operations = [
