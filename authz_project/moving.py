@@ -22,7 +22,7 @@ from django.db import Error, connection, transaction
 
 from authz_project.database import let_go_if_broken
 from authz_project.models import EnvironmentPlace
-from authz_project.spaces import NotASpace, everywhere, place_of, space_named
+from authz_project.spaces import SEAL, UNSEAL, NotASpace, everywhere, place_of, space_named
 from facts.models import PAST, STORED
 from facts.table import KEY, delete_keys, fetch
 from policy.core.journal import MOVED
@@ -53,11 +53,6 @@ SMALL = {
 LARGE = {STORED: OF_SIGNATURES, PAST: OF_SIGNATURES, "authz_revision": OF_ENVIRONMENT}
 # What is newer than a revision.
 NEWER = {STORED: "since > {after}", PAST: "until > {after}", "authz_revision": "number > {after}"}
-
-# A key whose hash is written with other letters opens nothing.
-_DIGITS, _SEALED = "0123456789abcdef", "ghijklmnopqrstuv"
-SEAL = f"UPDATE api_key SET hash = translate(hash, '{_DIGITS}', '{_SEALED}') WHERE environment_id = %s"
-UNSEAL = f"UPDATE api_key SET hash = translate(hash, '{_SEALED}', '{_DIGITS}') WHERE environment_id = %s"
 
 _COUNTS = "SELECT sig, COUNT(*) FROM {table} WHERE {rows} GROUP BY sig"
 

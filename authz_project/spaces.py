@@ -20,8 +20,10 @@ from django.db.models.signals import post_delete, post_save
 from django.dispatch import receiver
 
 from authz_project.database import is_pooled, let_go_if_broken
-from authz_project.models import EnvironmentPlace, Space
-from policy.core.clock import SERVER
+from authz_project.keys import hash_of
+from authz_project.models import ApiKey, EnvironmentPlace, Space
+from policy.core.clock import SERVER, is_citus
+from policy.core.journal import MOVED
 from policy.core.spaces import HOME, close_others, configure, current, entered
 from policy.errors import AuthzError, NotFound, Unavailable
 from policy.models import Environment
@@ -98,7 +100,6 @@ def place_of(slug: str) -> PlaceFound:
 
 SETTLED = 5.0  # seconds for which a request waits for the end of a move
 LOOK_EVERY = 0.02
-FRESH = 1.0  # seconds for which a process may not know of the first space
 
 MOVING = "the environment is being moved; try again"
 
@@ -108,31 +109,47 @@ class SpaceDirectory:
     """What this process remembers. An entry may be outdated: then its space refuses the key."""
 
     spaces: dict[str, str] = field(default_factory=dict)  # by slug; those that are not at home
-    none_at: float = float("-inf")  # when there was none
 
     def space_of(self, token: str) -> str:
         """Return the space where the key's environment was last seen."""
         return self.spaces.get(slug_of(token), HOME) if self.spaces else HOME
 
     def look_up(self, token: str) -> str:
-        """Read where the key's environment is, after a space has refused the key; wait for the end of a move."""
-        if connection.vendor != "postgresql" or time.monotonic() < self.none_at + FRESH:
+        """Read where the key's environment is, after a space has refused the key.
+
+        Wait for the end of a move that has closed the old place. Strangers do not wait: the key has to be one that the
+        move sealed.
+        """
+        slug = slug_of(token)
+        if connection.vendor != "postgresql" or not slug:
             return HOME
         with entered(HOME):
             let_go_if_broken()
-            if not EnvironmentPlace.objects.exists():
-                self.none_at = time.monotonic()
-                return HOME
             until = time.monotonic() + SETTLED
-            while (found := place_of(slug_of(token))).is_moving:
+            while (found := place_of(slug)).is_moving:
+                if not _is_sealed(token, found.space) and place_of(slug) == found:
+                    break
                 if time.monotonic() > until:
                     raise Unavailable(MOVING)
                 time.sleep(LOOK_EVERY)
         if found.space:
-            self.spaces[slug_of(token)] = found.space
+            self.spaces[slug] = found.space
         else:
-            self.spaces.pop(slug_of(token), None)
+            self.spaces.pop(slug, None)
         return found.space
+
+
+# A key whose hash is written with other letters opens nothing: so are those of a place that is closed, or not yet open.
+_DIGITS, _SEALED = "0123456789abcdef", "ghijklmnopqrstuv"
+SEAL = f"UPDATE api_key SET hash = translate(hash, '{_DIGITS}', '{_SEALED}') WHERE environment_id = %s"
+UNSEAL = f"UPDATE api_key SET hash = translate(hash, '{_SEALED}', '{_DIGITS}') WHERE environment_id = %s"
+
+
+def _is_sealed(token: str, space: str) -> bool:
+    """Return whether a move has closed the place of the key."""
+    sealed = hash_of(token).translate(str.maketrans(_DIGITS, _SEALED))
+    with entered(space):
+        return ApiKey.objects.filter(hash=sealed, environment__follows=MOVED).exists()
 
 
 directory = SpaceDirectory()
@@ -333,9 +350,8 @@ def _prepare(space: Space) -> None:
 
 
 def has_citus() -> bool:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT 1 FROM pg_extension WHERE extname = 'citus'")
-        return cursor.fetchone() is not None
+    connection.ensure_connection()
+    return is_citus()
 
 
 def _run(sql: str, values: list[str] | None = None) -> None:

@@ -30,9 +30,9 @@ TWO_MEANINGS = {
     "Rule", "SQLite", "Signature", "Term", "Test", "Var",
 }  # fmt: skip
 LIMITS = {
-    "lines": 74_193,
-    "files": 289,
-    "lines with imports": 4_525,
+    "lines": 75_690,
+    "files": 293,
+    "lines with imports": 4_637,
     "files with `FROM authz_fact`": 2,
     "files that start threads": 1,
     "loops while the policy changes": 1,
@@ -40,10 +40,10 @@ LIMITS = {
     "benchmark programs": 11,
     "files for a question": 14,
     "files for a batch": 16,
-    "files for a policy": 48,
-    "commands": 36,
-    "settings": 48,
-    "environment variables": 35,
+    "files for a policy": 50,
+    "commands": 37,
+    "settings": 49,
+    "environment variables": 36,
 }
 POLICY = """
 actor User {}

@@ -47,6 +47,7 @@ def home(db):
             spaces.create(name)
     yield
     assert current() == HOME
+    spaces.directory.__init__()
     for _ in spaces.everywhere():
         if current():
             _empty(connection)
@@ -141,17 +142,16 @@ def test_a_key_that_opens_nothing_is_refused(home, db):
 
 
 @on_postgresql
-def test_without_spaces_nothing_more_is_read(db, new_api):
-    """But once a second, for a key that opens nothing."""
-    spaces.directory.__init__()
+def test_without_spaces_nothing_more_is_read(db, new_api, monkeypatch):
+    """But for a key of the right form that opens nothing."""
     api = new_api()
-    with pytest.MonkeyPatch.context() as patch:
-        looked = []
-        patch.setattr(EnvironmentPlace.objects, "exists", lambda: looked.append(1) or False)
-        for _ in range(5):
-            assert api.get("/policy").status_code == 200
-            assert Api(api.environment, "e_no_no_no").get("/policy").status_code == 401
-    assert len(looked) == 1
+    looked: list[str] = []
+    monkeypatch.setattr(spaces, "place_of", lambda slug: looked.append(slug) or spaces.PlaceFound(HOME))
+    for _ in range(3):
+        assert api.get("/policy").status_code == 200
+        assert Api(api.environment, "no key").get("/policy").status_code == 401
+    assert Api(api.environment, "e_no_no_no").get("/policy").status_code == 401
+    assert looked == ["no"]
 
 
 @on_postgresql
@@ -317,6 +317,36 @@ def test_a_move_that_dies_anywhere_is_ended(home, monkeypatch, source):
     else:
         pytest.fail("it ends")
     assert ends == {source, target}
+
+
+def after(first, do):
+    """Return a method that does something else before."""
+
+    def method(self):
+        first()
+        do(self)
+
+    return method
+
+
+@on_postgresql
+def test_who_has_no_key_does_not_wait_for_a_move(home, monkeypatch):
+    """While an environment is copied, and while its old place is closed; who has one waits for as long as it takes."""
+    api = filled("one")
+    monkeypatch.setattr(spaces, "SETTLED", 0.2)
+    statuses: list[tuple[int, int]] = []
+
+    def ask() -> None:
+        started = time.monotonic()
+        stranger = Api(None, f"{api.key.rpartition('_')[0]}_other").get("/policy").status_code
+        assert time.monotonic() - started < 0.2
+        statuses.append((stranger, api.get("/policy").status_code))
+
+    for name in ("_catch_up", "_copy_rest"):
+        monkeypatch.setattr(moving._Mover, name, after(ask, getattr(moving._Mover, name)))
+    moving.move("acme", "two")
+    assert statuses == [(401, 200), (401, 503)]
+    assert api.get("/policy").status_code == 200
 
 
 @on_postgresql

@@ -20,6 +20,7 @@ from facts.wire import Fact, exact_pattern, fact_from_json
 from policy.active import Caller, Scope, caller_of_hash
 from policy.core import journal
 from policy.core.journal import advance, changing, current_offset
+from policy.core.spaces import HOME
 from policy.models import Environment, Revision
 from policy.publishing import publish
 from tests.conftest import Api
@@ -62,7 +63,7 @@ def told(api: Api, user: str, name: str = "reader"):
 
 
 def are_waiting(environment_id: int, number: int) -> bool:
-    queue = together._queues.get(environment_id)
+    queue = together._queues.get((HOME, environment_id))
     return queue is not None and len(queue._waiting) == number
 
 

@@ -72,6 +72,7 @@ class Command(ServiceCommand):
             raise CommandError("Only Citus moves spaces by itself. Use `spaces move ENVIRONMENT SPACE`.")
         with entered(HOME), connection.cursor() as cursor, self.progress("spreading spaces"):
             cursor.execute("SET statement_timeout = 0")
+            cursor.execute("CALL citus_cleanup_orphaned_resources()")  # of moves before
             cursor.execute("SELECT citus_rebalance_start()")
             cursor.execute("SELECT citus_rebalance_wait()")
         self._list()
