@@ -27,7 +27,7 @@ from facts.store import Deletes, Inserts, Work
 from facts.table import ChangeCounts, changed, execute, fact_table, fetch
 from facts.wire import batch_from_json, exact_pattern
 from policy.core.clock import new_moment
-from policy.core.journal import COLUMNS, WriterTurn, changing
+from policy.core.journal import COLUMNS, MOVED, WriterTurn, changing
 from policy.errors import AuthzError
 from policy.models import Environment, PolicyVersion, default_environment
 
@@ -102,7 +102,7 @@ def copy_of(url: str) -> Environment:
 
 def copied() -> Environment | None:
     """Return the environment of this database that is a copy, if there is one."""
-    return Environment.objects.exclude(follows="").first()
+    return Environment.objects.exclude(follows__in=("", MOVED)).first()
 
 
 class CopyKeeper:

@@ -33,6 +33,7 @@ from authz_project.database import (
     AWAY,
     Trouble,
     is_scarcity,
+    lacks_tables,
     let_go_if_broken,
     note_loss,
     refresh_connection,
@@ -49,6 +50,7 @@ from policy.core import memory, spans
 from policy.core.config import settings
 from policy.core.journal import was_cancelled
 from policy.core.memory import exhausted
+from policy.core.spaces import here
 from policy.core.spans import WAITS_SINCE, current, enter, leave, request_id_of
 from policy.endpoint import Endpoint, Request, Response
 from policy.errors import (
@@ -135,8 +137,8 @@ class Route:
         response = None if directory.spaces else self._response_here(request)
         if response is not None and response.status != 401:
             return response
-        here = partial(self._response_here, request)
-        return in_place(token_of(request.headers), here, lambda found: found.status == 401, response)
+        answer = partial(self._response_here, request)
+        return in_place(token_of(request.headers), answer, lambda found: found.status == 401, response)
 
     def _response_here(self, request: Request) -> Response:
         request.begin()
@@ -146,7 +148,8 @@ class Route:
                 return settings.FOLLOW.answered(request, self._endpoint, self._path, partial(self._handled, mine))
             return self._handled(mine, request)
         except Exception as error:
-            response = refused(self._endpoint, request, error)
+            is_deleted = here.name and isinstance(error, DatabaseError) and lacks_tables(error)  # the space
+            response = refused(self._endpoint, request, KeyRefused() if is_deleted else error)
             let_go_if_broken()
             return response
 

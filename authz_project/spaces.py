@@ -6,6 +6,7 @@ nothing, because the environment was moved, or never was there, it reads the dir
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -20,13 +21,15 @@ from django.db.models.signals import post_delete, post_save
 from django.dispatch import receiver
 
 from authz_project.database import is_pooled, let_go_if_broken
-from authz_project.keys import hash_of
+from authz_project.keys import TEST_SLUG, hash_of
 from authz_project.models import ApiKey, EnvironmentPlace, Space
 from policy.core.clock import SERVER, is_citus
 from policy.core.journal import MOVED
 from policy.core.spaces import HOME, close_others, configure, current, entered
 from policy.errors import AuthzError, NotFound, Unavailable
 from policy.models import Environment
+
+log = logging.getLogger("authz.spaces")
 
 T = TypeVar("T")
 
@@ -41,24 +44,24 @@ MOST = 511  # spaces
 # ---- which spaces there are -----------------------------------------------------------------------------------------
 
 
-def config_of(space: Space) -> dict[str, Any]:
-    """Return Django's settings of the space's database."""
+def learn(space: Space) -> None:
+    """Let this process enter the space, if it knows the server."""
+    if space.server and space.server not in settings.DATABASE_URLS:
+        return
     with entered(HOME):
         usual: Mapping[str, Any] = connections[DEFAULT_DB_ALIAS].settings_dict
-    if space.server and space.server not in settings.DATABASE_URLS:
-        raise Unavailable(f"space `{space}` is on server `{space.server}`, which DATABASE_URLS does not name")
     config = settings.DATABASE_URLS[space.server] if space.server else {}
     options = (config or usual)["OPTIONS"]
     path = f"{options.get('options', '')} -c search_path={space.name}".strip()
-    return {**usual, **config, "OPTIONS": {**options, "options": path}, SERVER: space.server}
+    configure(space.name, {**usual, **config, "OPTIONS": {**options, "options": path}, SERVER: space.server})
 
 
 def spaces() -> list[Space]:
-    """Return the spaces that have tables; from now on, this process can enter them."""
+    """Return the spaces that have tables."""
     with entered(HOME):
         found = list(Space.objects.filter(is_ready=True)) if connection.vendor == "postgresql" else []
     for space in found:
-        configure(space.name, config_of(space))
+        learn(space)
     return found
 
 
@@ -72,9 +75,17 @@ def everywhere() -> Iterator[str]:
         close_others()
 
 
-def in_each(do: Callable[[], T]) -> dict[str, T]:
-    """Do it in the home database and in each space, and return the results."""
-    return {name: do() for name in everywhere()}
+def in_each(do: Callable[[], object]) -> None:
+    """Do it in the home database and in each space. If one of those cannot be used, go on with the next one."""
+    do()
+    for space in spaces():
+        try:
+            with entered(space.name):
+                let_go_if_broken()
+                do()
+        except (Error, Unavailable) as reason:
+            log.warning("space %s: %s", space, " ".join(str(reason).split())[:200])
+    close_others()
 
 
 # ---- which environment lives where ----------------------------------------------------------------------------------
@@ -94,7 +105,7 @@ def place_of(slug: str) -> PlaceFound:
         if place is None:
             return PlaceFound(HOME)
         if place.space:
-            configure(place.space, config_of(Space.objects.get(pk=place.space)))
+            learn(Space.objects.get(pk=place.space))
     return PlaceFound(place.space, place.target is not None)
 
 
@@ -227,8 +238,11 @@ def space_of_page(slug: str, before: str) -> str:
             space = HOME
     if space == HOME or space not in {each.name for each in spaces()}:
         return HOME
-    with entered(space):
-        return space if Environment.objects.exists() else HOME
+    try:
+        with entered(space):
+            return space if Environment.objects.exists() else HOME
+    except (Error, Unavailable):  # the page of spaces says why it cannot be used
+        return HOME
 
 
 def slugs_elsewhere() -> list[str]:
@@ -267,7 +281,7 @@ def create(name: str, server: str = "") -> Space:
     """Create the space, or complete one whose creation was interrupted."""
     _refuse(name, server)
     space = _registered(name, server)
-    configure(name, config_of(space))
+    learn(space)
     _limit_home()
     _make_schema(space)
     with entered(name):
@@ -369,12 +383,26 @@ def space_named(name: str) -> Space:
 def create_environment(slug: str, name: str, made: Callable[[str], Environment]) -> Environment:
     """Create an environment in a space."""
     space_named(name)
-    with entered(HOME):
-        if Environment.objects.filter(slug=slug).exists() or place_of(slug).space:
+    with entered(place_of(slug).space):
+        if Environment.objects.filter(slug=slug).exists():
             raise NotASpace(f"Environment `{slug}` already exists. Move it with `spaces move {slug} {name}`.")
+    with entered(HOME):
         EnvironmentPlace.objects.update_or_create(slug=slug, defaults={"space": name})
     with entered(name):
         return made(slug)
+
+
+def drop(name: str) -> None:
+    """Delete the space with its schema, if it has no environments but those of tests."""
+    space = space_named(name)
+    with entered(name):
+        slugs = [slug for slug in Environment.objects.values_list("slug", flat=True) if not TEST_SLUG.fullmatch(slug)]
+        if slugs:
+            raise NotASpace(f"Space `{name}` has environments, such as `{slugs[0]}`. Move or delete them first.")
+        _run(f'DROP SCHEMA "{name}" CASCADE')
+    close_others()
+    EnvironmentPlace.objects.filter(space=name).delete()
+    space.delete()
 
 
 TEST = "test"

@@ -136,7 +136,7 @@ def space_findings() -> Found:
         with entered(each.name):
             if missing := state_of_database().missing:
                 text = f"Space {each.name}: {counted(len(missing), 'migration')} not applied."
-                yield Error(text, "Run `migrate` or `serve`.", id="authz.E005")
+                yield Error(text, "Run `migrate` or `serve`.", id="authz.E015")
             if (share := share_of_ids()) > FULL:
                 text = f"Space {each.name} has given {share:.0%} of its ids."
                 yield Warning(text, "Create new environments in another space.", id="authz.W016")

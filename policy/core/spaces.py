@@ -18,6 +18,7 @@ from django.db.utils import load_backend
 from django.utils.module_loading import import_string
 
 from policy.core.config import is_service
+from policy.errors import Unavailable
 
 HOME = ""  # the name of the home database
 MOST = 4  # spaces that a thread stays connected to, besides the one that it works in
@@ -71,7 +72,9 @@ def entered(name: str) -> Iterator[None]:
 
 
 def _connection_to(name: str) -> BaseDatabaseWrapper:
-    config = _configs[name]
+    config = _configs.get(name)
+    if config is None:
+        raise Unavailable(f"space `{name}` is on a server that DATABASE_URLS does not name")
     return load_backend(config["ENGINE"]).DatabaseWrapper(dict(config), DEFAULT_DB_ALIAS)
 
 

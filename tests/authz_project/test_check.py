@@ -120,8 +120,9 @@ def test_errors_raise_where_a_program_calls_it(kept_close, settings):
 
 
 def test_every_check_is_called_and_every_message_has_an_id_of_its_own():
-    """Ids without gaps, each in one check, and each provoked here."""
-    source, tests = Path(system_checks.__file__).read_text(), Path(__file__).read_text()
+    """Ids without gaps, each in one check, and each provoked here or, those of spaces, where spaces are tested."""
+    source, here = Path(system_checks.__file__).read_text(), Path(__file__)
+    tests = here.read_text() + here.with_name("test_spaces.py").read_text()
     checks = re.findall(r"^def (\w+)\(.*\) -> Found:$", source, re.MULTILINE)
     assert len(checks) > 10
     assert [name for name in checks if len(re.findall(rf"\b{name}\(", source)) == 1] == []

@@ -47,7 +47,7 @@ COMMANDS = [
     "load_facts -", "load_policy -", "migrate",
     "load_example", "preview_policy -", "show_policy", "show_policy --history", "test_policy -",
     "version", "diagram -", "backup --help", "verify", "compare_policies --help", "prove --help", "how --help",
-    "mcp --help",
+    "mcp --help", "spaces --help",
 ]  # fmt: skip
 WITH_BINDINGS = [
     "check_bindings -", "ask_local --help", "ask_local list User:a read Doc doc.id",

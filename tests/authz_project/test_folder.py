@@ -53,6 +53,7 @@ TOLD_OTHERWISE = {
     "drain_outbox ../bindings.yaml": 1,
     "mcp": 1,
     "replay_decisions ../facts.jsonl": 0,
+    "spaces list": 1,
     "sync_facts ../bindings.yaml": 1,
     "verify ../none.sqlite3": 1,
     "version": 0,

@@ -10,10 +10,11 @@ import orjson
 import pytest
 from django.apps import apps
 from django.core.management import CommandError, call_command
-from django.db import OperationalError, connection, connections
+from django.db import OperationalError, connection, connections, transaction
 from django.test import Client
 
-from authz_project import moving, spaces
+from authz_project import moving, spaces, system_checks
+from authz_project.copies import copied
 from authz_project.environments import made
 from authz_project.keys import create_key, revoke_key
 from authz_project.models import EnvironmentPlace, Space
@@ -48,8 +49,8 @@ def home(db):
     yield
     assert current() == HOME
     spaces.directory.__init__()
-    for _ in spaces.everywhere():
-        if current():
+    for name in NAMES:
+        with entered(name):
             _empty(connection)
     close_others()
 
@@ -298,8 +299,8 @@ def test_a_move_that_dies_anywhere_is_ended(home, monkeypatch, source):
         try:
             moving.move("acme", target)
         except OperationalError:
-            answer = api.get("/policy")
-            assert answer.status_code in (200, 503)
+            assert api.get("/policy").status_code in (200, 503)
+            assert copied() is None
         else:
             break
         failing = 0
@@ -364,6 +365,39 @@ def test_writers_who_knew_the_old_place_go_on_at_the_new_one(home):
     assert docs(api, "dan") == []
 
 
+@on_postgresql
+def test_a_space_that_cannot_be_used_holds_up_no_other(home, caplog, new_api):
+    """Its server is not known here, or does not answer."""
+    new_api()
+    api = api_in("two", "acme")
+    Space.objects.create(name="lost", number=100, server="nowhere", is_ready=True)
+    EnvironmentPlace.objects.create(slug="far", space="lost")
+    done = []
+    spaces.in_each(lambda: done.append(current()))
+    assert done == [HOME, "one", "two"]
+    assert "space lost: space `lost` is on a server that DATABASE_URLS does not name" in caplog.text
+    assert Api(None, "e_far_1_2").get("/policy").status_code == 503
+    assert docs(api, "ann") == []
+    assert [each.trouble != "" for each in spaces.seen()] == [False, True, False, False]
+
+
+@on_postgresql
+def test_checks_look_at_each_space(home, monkeypatch):
+    assert [*system_checks.space_findings()] == []
+    Space.objects.create(name="lost", number=100, server="nowhere", is_ready=True)
+    monkeypatch.setattr(system_checks, "has_citus", lambda: True)
+    monkeypatch.setattr(system_checks, "is_distributed", lambda: current() == "two")
+    given = "FROM pg_sequences WHERE schemaname = current_schema() AND sequencename = 'api_key_id_seq'"
+    with entered("one"), transaction.atomic():
+        fetch("DELETE FROM django_migrations WHERE name = '0007_spaces' RETURNING 1")
+        fetch(f"SELECT setval('api_key_id_seq', max_value - 1) {given}")
+        found = [(each.id, each.msg) for each in system_checks.space_findings()]
+        fetch(f"SELECT setval('api_key_id_seq', min_value, false) {given}")
+        transaction.set_rollback(True)
+    assert [of for of, _ in found] == ["authz.E014", "authz.E015", "authz.W016", "authz.W017"]
+    assert "lost" in found[0][1] and "Space one: 1 migration not applied" in found[1][1]
+
+
 # ---- commands and pages --------------------------------------------------------------------------------------------
 
 
@@ -412,6 +446,7 @@ def test_commands_work_in_the_environment_s_space(home, capsys, tmp_path):
         (("move", "nobody", "one"), "Environment `nobody` does not exist"),
         (("move", "here", "one"), "is in space one already"),
         (("move", "here", "nowhere"), "Space `nowhere` does not exist"),
+        (("drop", "one"), "Space `one` has environments, such as `here`. Move or delete them first."),
         (("spread",), "Only Citus moves spaces by itself"),
     ],
 )
@@ -456,15 +491,13 @@ def admin_user_of_home(db, new_api, django_user_model):
 @on_postgresql
 def test_test_environments_have_the_space_that_is_for_them(home, settings):
     settings.DEV_SERVER = True
-    with connection.cursor() as cursor:
-        cursor.execute("DROP SCHEMA IF EXISTS test CASCADE")
     spaces.create("test")
     token = Client(HTTP_HOST="localhost").post("/test_environment").json()["token"]
     assert EnvironmentPlace.objects.get().space == "test"
     assert Api(None, token).get("/policy", Host="localhost").status_code == 200
-    with connection.cursor() as cursor:
-        cursor.execute("DROP SCHEMA test CASCADE")
-    Space.objects.filter(pk="test").delete()
+    call_command("spaces", "drop", "test")
+    assert not EnvironmentPlace.objects.exists() and not Space.objects.filter(pk="test").exists()
+    assert Api(None, token).get("/policy", Host="localhost").status_code == 401
 
 
 @pytest.mark.parametrize("db", ["sqlite"], indirect=True)

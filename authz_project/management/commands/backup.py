@@ -28,7 +28,7 @@ class Command(ServiceCommand):
         parser.add_argument("--overwrite", action="store_true", help="Replace existing files.")
         parser.add_argument("--space", metavar="SPACE", help="With PostgreSQL: back up this space only.")
 
-    def handle(self, *, file: Path, overwrite: bool, space: str | None, **options: Any) -> None:
+    def handle(self, *, file: Path, overwrite: bool, space: str | None = None, **options: Any) -> None:
         if connection.vendor == "sqlite":
             if space:
                 raise CommandError("Spaces need PostgreSQL. Omit --space.")

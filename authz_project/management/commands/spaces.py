@@ -15,6 +15,7 @@ ACTIONS = {
     "create": "Create a space: a schema with all tables.",
     "add": "Create an environment in a space.",
     "move": "Move an environment to another space while it is in use.",
+    "drop": "Delete a space that has no environments but those of tests.",
     "spread": "Let Citus move spaces between its servers, so that each has its share.",
 }
 
@@ -23,11 +24,12 @@ class Command(ServiceCommand):
     help = "List and create spaces (schemas of PostgreSQL), and move environments between them."
 
     def add_arguments(self, parser):
-        _, create, add, move, _ = self.subcommands(parser, "action", ACTIONS).values()
+        _, create, add, move, drop, _ = self.subcommands(parser, "action", ACTIONS).values()
         create.add_argument("name", metavar="NAME", help="Name of the space, and of its schema.")
         create.add_argument(
             "--on", default="", metavar="SERVER", help="Server in DATABASE_URLS (default: DATABASE_URL's)."
         )
+        drop.add_argument("name", metavar="NAME", help="Space.")
         for with_environment in (add, move):
             with_environment.add_argument("environment", metavar="ENVIRONMENT", help="Environment.")
             with_environment.add_argument(
@@ -43,10 +45,13 @@ class Command(ServiceCommand):
             raise CommandError(reason.message) from None
 
     def _list(self, **options: Any) -> None:
-        for name in spaces.everywhere():
-            has = spaces.contents()
+        for space in spaces.seen():
+            has = space.contents
+            if has is None:
+                self.stdout.write(f"{space.name}  cannot be used: {space.trouble}")
+                continue
             facts = f"about {counted(has.facts, 'fact')}, {has.size / 1e6:,.1f} MB, {counted(has.revisions, 'change')}"
-            self.stdout.write(f"{name or 'home'}  {spaces.host()}  {counted(has.environments, 'environment')}, {facts}")
+            self.stdout.write(f"{space.name}  {space.host}  {counted(has.environments, 'environment')}, {facts}")
 
     def _create(self, *, name: str, on: str, **options: Any) -> None:
         with self.progress(f"creating space {name}"):
@@ -66,6 +71,10 @@ class Command(ServiceCommand):
             f"Environment `{environment}` moved to {moving.shown(done.target)}: {counted(done.facts, 'fact')};"
             f" requests waited for up to {done.pause * 1000:,.0f} ms."
         )
+
+    def _drop(self, *, name: str, **options: Any) -> None:
+        spaces.drop(name)
+        self.stdout.write(f"Space `{name}` and its schema are deleted.")
 
     def _spread(self, **options: Any) -> None:
         if connection.vendor != "postgresql" or not spaces.has_citus():
