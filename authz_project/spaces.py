@@ -175,9 +175,9 @@ def in_place(token: str, do: Callable[[], T], is_refused: Callable[[T], bool], f
     if found is None:
         with entered(space):
             found = do()
-    if is_refused(found) and (now := directory.look_up(token)) != space:
-        with entered(now):
-            found = do()
+    while is_refused(found) and (now := directory.look_up(token)) != space:
+        with entered(now):  # a move may close this place, too, before it answers
+            space, found = now, do()
     return found
 
 

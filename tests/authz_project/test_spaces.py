@@ -320,6 +320,24 @@ def test_a_move_that_dies_anywhere_is_ended(home, monkeypatch, source):
     assert ends == {source, target}
 
 
+@on_postgresql
+def test_a_place_that_closes_before_it_answers_is_left_too(home, monkeypatch):
+    """The directory names a place, and a move closes it before the request gets there."""
+    answers, places = iter([401, 401, 401, 200]), iter(["one", "two", "one"])
+    monkeypatch.setattr(spaces.directory, "look_up", lambda token: next(places))
+    asked = []
+
+    def answer() -> int:
+        asked.append(current())
+        return next(answers)
+
+    assert spaces.in_place("e_acme_1_2", answer, lambda status: status == 401) == 200
+    assert asked == [HOME, "one", "two", "one"]
+    for refused in (HOME, "one"):  # where it has been refused already
+        monkeypatch.setattr(spaces.directory, "look_up", lambda token, space=refused: space)
+        assert spaces.in_place("e_acme_1_2", lambda: 401, lambda status: status == 401) == 401
+
+
 def after(first, do):
     """Return a method that does something else before."""
 
