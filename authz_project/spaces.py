@@ -287,7 +287,7 @@ def create(name: str, server: str = "") -> Space:
     with entered(name):
         call_command("migrate", verbosity=0)
         _prepare(space)
-        if has_citus():
+        if is_citus():
             _run("SELECT citus_schema_distribute(%s::regnamespace)", [name])
     Space.objects.filter(pk=name).update(is_ready=True)
     return Space.objects.get(pk=name)
@@ -363,11 +363,6 @@ def _prepare(space: Space) -> None:
             cursor.execute(f"ALTER TABLE {table} DROP CONSTRAINT {name}")
 
 
-def has_citus() -> bool:
-    connection.ensure_connection()
-    return is_citus()
-
-
 def _run(sql: str, values: list[str] | None = None) -> None:
     with connection.cursor() as cursor:
         cursor.execute(sql, values)
@@ -429,7 +424,7 @@ def contents() -> Contents:
         cursor.execute(
             "SELECT (SELECT COUNT(*) FROM authz_environment),"
             " (SELECT GREATEST(0, reltuples)::bigint FROM pg_class WHERE oid = 'authz_fact'::regclass),"
-            f" {_SIZE_ON_CITUS if has_citus() and current() else _SIZE},"
+            f" {_SIZE_ON_CITUS if is_citus() and current() else _SIZE},"
             ' (SELECT COALESCE(SUM("offset"), 0)::bigint FROM authz_environment)'
         )
         return Contents(*cursor.fetchone())
@@ -444,7 +439,7 @@ _SIZE_ON_CITUS = _SIZE.replace("pg_total_relation_size", "citus_total_relation_s
 
 def host() -> str:
     """Return where the tables of this thread's space are: host and port."""
-    if current() and has_citus():
+    if current() and is_citus():
         with connection.cursor() as cursor:
             cursor.execute(
                 "SELECT nodename || ':' || nodeport FROM citus_shards WHERE table_name = 'authz_fact'::regclass LIMIT 1"

@@ -26,9 +26,9 @@ from authz_project.database import (
 from authz_project.keys import DEV_KEY_HASH
 from authz_project.models import ApiKey
 from authz_project.secret_key import secret_that_is_set, weakness_of
-from authz_project.spaces import AT_HOME, has_citus, is_distributed, seen, share_of_ids
+from authz_project.spaces import AT_HOME, is_distributed, seen, share_of_ids
 from facts.table import fetch
-from policy.core.clock import now, time_of
+from policy.core.clock import is_citus, now, time_of
 from policy.core.config import STANDARD_OUTPUT
 from policy.core.spaces import entered
 from policy.core.threads import start_thread
@@ -140,7 +140,7 @@ def space_findings() -> Found:
             if (share := share_of_ids()) > FULL:
                 text = f"Space {each.name} has given {share:.0%} of its ids."
                 yield Warning(text, "Create new environments in another space.", id="authz.W016")
-            if has_citus() and not is_distributed():
+            if is_citus() and not is_distributed():
                 text = f"Space {each.name} is not distributed, so Citus keeps it on the coordinator."
                 yield Warning(text, f"Run SELECT citus_schema_distribute('{each.name}').", id="authz.W017")
 

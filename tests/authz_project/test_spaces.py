@@ -403,7 +403,7 @@ def test_a_space_that_cannot_be_used_holds_up_no_other(home, caplog, new_api):
 def test_checks_look_at_each_space(home, monkeypatch):
     assert [*system_checks.space_findings()] == []
     Space.objects.create(name="lost", number=100, server="nowhere", is_ready=True)
-    monkeypatch.setattr(system_checks, "has_citus", lambda: True)
+    monkeypatch.setattr(system_checks, "is_citus", lambda: True)
     monkeypatch.setattr(system_checks, "is_distributed", lambda: current() == "two")
     given = "FROM pg_sequences WHERE schemaname = current_schema() AND sequencename = 'api_key_id_seq'"
     with entered("one"), transaction.atomic():

@@ -6,6 +6,7 @@ from django.core.management.base import CommandError
 from django.db import connection
 
 from authz_project import environments, moving, spaces
+from policy.core.clock import is_citus
 from policy.core.spaces import HOME, entered
 from policy.errors import AuthzError, Unavailable
 from policy.management.command import ServiceCommand, counted
@@ -77,7 +78,7 @@ class Command(ServiceCommand):
         self.stdout.write(f"Space `{name}` and its schema are deleted.")
 
     def _spread(self, **options: Any) -> None:
-        if connection.vendor != "postgresql" or not spaces.has_citus():
+        if connection.vendor != "postgresql" or not is_citus():
             raise CommandError("Only Citus moves spaces by itself. Use `spaces move ENVIRONMENT SPACE`.")
         with entered(HOME), connection.cursor() as cursor, self.progress("spreading spaces"):
             cursor.execute("SET statement_timeout = 0")
