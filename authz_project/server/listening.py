@@ -10,6 +10,7 @@ import signal
 import socket
 import struct
 import sys
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -74,6 +75,7 @@ def descriptors() -> list[str]:
 
 # `PyDLL` keeps the GIL. Otherwise, each of the thousands of calls of a check might have to wait to get it back.
 _libc = ctypes.PyDLL(None)
+_lock = threading.Lock()  # of the buffer
 _buffer = ctypes.create_string_buffer(256)
 _size = ctypes.c_uint32()
 
@@ -158,7 +160,9 @@ class Connection(NamedTuple):
         It may have been closed since the check, and its descriptor reused for another file or connection, which must
         be left alone. Duplicating it is no solution: closing a duplicate of SQLite's file would drop SQLite's locks.
         """
-        if address_of(_libc.getpeername, self.descriptor) == self.peer:
+        with _lock:
+            is_same = address_of(_libc.getpeername, self.descriptor) == self.peer
+        if is_same:
             _libc.setsockopt(self.descriptor, socket.SOL_SOCKET, socket.SO_LINGER, _ABORT, len(_ABORT))
             _libc.shutdown(self.descriptor, socket.SHUT_RDWR)
 
@@ -203,19 +207,35 @@ class ConnectionLimits:
         if few and now - self._surveyed_at < SURVEY_EVERY:
             return 0
         self._surveyed_at = now
-        backlog = tcp_info(self._listening.fileno())
-        ended = to_end(list(self._connections()), backlog.unacked if backlog else 0, self._limits)
+        ended = to_end(self._connections(), self._backlog(), self._limits)
         for connection in ended:
             connection.end()
         return len(ended)
 
-    def _connections(self) -> Iterator[Connection]:
+    def expects_another(self) -> bool:
+        """Return whether a client that was just answered may be about to send its next request."""
+        return any(each.was_answered and each.age < FRESH for each in self._connections())
+
+    def expects_first(self) -> bool:
+        """Return whether a client has just connected, and its first request may be on its way."""
+        return self._backlog() > 0 or any(not each.has_sent and each.age < FRESH for each in self._connections())
+
+    def _backlog(self) -> int:
+        with _lock:
+            info = tcp_info(self._listening.fileno())
+        return info.unacked if info else 0
+
+    def _connections(self) -> list[Connection]:
+        found = []
         for number in map(int, descriptors()):
-            info = tcp_info(number)
-            own = address_of(_libc.getsockname, number) if info else None
-            if info and own and own.port == self._port and (peer := address_of(_libc.getpeername, number)):
+            with _lock:
+                info = tcp_info(number)
+                own = address_of(_libc.getsockname, number) if info else None
+                peer = address_of(_libc.getpeername, number) if own and own.port == self._port else None
+            if info and peer:
                 age = max(info.last_data_sent, info.rwnd_limited)
-                yield Connection(number, peer, age, info.bytes_acked > 0, info.bytes_received > 0)
+                found.append(Connection(number, peer, age, info.bytes_acked > 0, info.bytes_received > 0))
+        return found
 
 
 def to_end(found: list[Connection], backlog: int, limits: Limits) -> list[Connection]:
@@ -340,15 +360,20 @@ class Signals:
 #
 # Each worker has its own listening socket on the port that all workers share. Closing this socket would cut off clients
 # that have connected but are not accepted yet, perhaps with a request in flight. So the worker first makes the kernel
-# reject new connections, and closes the socket once those in the backlog are accepted. A client that connects
-# meanwhile gets no connection, so it cannot have sent a request that would be lost.
+# reject new connections (packets with SYN and without ACK), and closes the socket once those in the backlog are
+# accepted and have sent their first request. A client that connects meanwhile gets no connection, so it cannot have
+# sent a request that would be lost.
 
 BACKLOG = 4096  # of each worker, if the system allows that many
-TAKEN_WITHIN = 0.05  # seconds to accept the clients that have connected; usually immediate
+TAKEN_WITHIN = 1.0  # seconds at most for granian to accept the clients that have connected, and for them to send
 HTTP1 = HTTP1Settings(header_read_timeout=int(IDLE * 1000))
 USER_TIMEOUT = int(IDLE * 1000)  # milliseconds for a client to read a response; then the kernel closes it
 _ATTACH_FILTER = 26  # Linux's SO_ATTACH_FILTER
-_TAKE_NOTHING = struct.pack("HBBI", 0x06, 0, 0, 0)  # a BPF program of one instruction: accept 0 bytes of each packet
+# A BPF program that drops each packet of whose flags SYN is set and ACK is not: load byte 13; and 0x12; is it 2?
+_NO_NEW_ONES = b"".join(
+    struct.pack("HBBI", *each)
+    for each in ((0x30, 0, 0, 13), (0x54, 0, 0, 0x12), (0x15, 0, 1, 0x02), (0x06, 0, 0, 0), (0x06, 0, 0, 0xFFFFFFFF))
+)
 
 
 class Listening:
@@ -357,6 +382,7 @@ class Listening:
     def __init__(self, own: socket.socket, is_shared: bool = False):
         self._own, self._is_shared = own, is_shared
         self._mine = own.dup()  # for `end`: granian owns and closes the other one
+        self._limits: ConnectionLimits | None = None
 
     def detach(self) -> int:
         """Return the descriptor, for granian, which calls `listen`."""
@@ -367,17 +393,25 @@ class Listening:
         if can_be_limited() and not self._is_shared:
             share = settings.CONNECTIONS_PER_ADDRESS
             per_address = max(LEAST, ceil(places * share)) if share else 0
-            ConnectionLimits(self._mine, Limits(places, per_address)).start()
+            self._limits = ConnectionLimits(self._mine, Limits(places, per_address))
+            self._limits.start()
+
+    def expects_another(self) -> bool:
+        """Return whether a client that was just answered may be about to send its next request; True if unknown."""
+        return self._limits is None or self._limits.expects_another()
 
     def end(self) -> None:
-        """Reject new connections, and give granian time to accept those in the backlog."""
+        """Reject new connections, and wait for the first requests of those that there are."""
         if self._is_shared:
             return
-        program = ctypes.create_string_buffer(_TAKE_NOTHING)
-        pointer = struct.pack("HP", 1, ctypes.addressof(program))
+        program = ctypes.create_string_buffer(_NO_NEW_ONES)
+        pointer = struct.pack("HP", len(_NO_NEW_ONES) // 8, ctypes.addressof(program))
         self._mine.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, pointer)
+        until = time.monotonic() + TAKEN_WITHIN
+        time.sleep(SOON)
+        while self._limits is not None and time.monotonic() < until and self._limits.expects_first():
+            time.sleep(SOON)
         self._mine.close()
-        time.sleep(TAKEN_WITHIN)
 
 
 def opened(address: str, port: int) -> socket.socket:

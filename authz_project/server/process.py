@@ -23,13 +23,13 @@ from granian.server.embed import Server
 
 from authz_project.database import draining
 from authz_project.server import listening
-from authz_project.server.listening import BACKLOG, HTTP1, Listening, Signals, is_possible, opened
+from authz_project.server.listening import BACKLOG, HTTP1, SOON, Listening, Signals, is_possible, opened
 from authz_project.server.supervisor import Supervisor, Target, WorkerReport
 from policy.core.journal import watch
 from policy.core.threads import start_thread
 
 FINISH_WITHIN = 30  # seconds for requests in flight to finish after a signal to stop
-LAST_ANSWERS = 0.2  # minimum of draining, in seconds, during which responses tell clients to reconnect elsewhere
+LAST_ANSWERS = 1.0  # seconds at most, after `DRAIN_SECONDS`, to tell clients that keep sending to reconnect elsewhere
 
 
 def run_server(
@@ -102,21 +102,23 @@ def stop_on_signal(signals: Signals, listening: Listening, stop: Callable[[], No
     """
     if signals.next() == signal.SIGTERM:
         draining.set()
-        _await_end_of_draining(signals)
+        _await_end_of_draining(signals, listening)
     draining.set()
     watch.end()
     listening.end()
     stop()
 
 
-def _await_end_of_draining(signals: Signals) -> None:
+def _await_end_of_draining(signals: Signals, listening: Listening) -> None:
     """Wait for the end of draining, or for SIGINT. Further SIGTERMs are ignored.
 
     They are to be expected, as a service manager may send SIGTERM to every process of a service.
     """
-    until = time.monotonic() + max(settings.DRAIN_SECONDS, LAST_ANSWERS)
-    while signals.next(until - time.monotonic()) == signal.SIGTERM:
-        pass
+    until = time.monotonic() + settings.DRAIN_SECONDS
+    while signals.next(SOON) != signal.SIGINT:
+        now = time.monotonic()
+        if now >= until + LAST_ANSWERS or (now >= until and not listening.expects_another()):
+            return
 
 
 # ---- granian's public interface -----------------------------------------------------------------------------------

@@ -147,6 +147,26 @@ def test_requests_in_flight_are_finished(tmp_path, sqlite_url, options, stop):
     assert [answer.status_code for answer in answers] == [200]
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="needs what Linux knows about connections")
+def test_clients_that_are_slow_to_send_are_answered_when_the_server_stops(tmp_path, sqlite_url):
+    """As on a busy machine: one was just answered and asks again, the other has connected and sent nothing yet."""
+    service = start_service(tmp_path, sqlite_url, "--dev", "--workers", "1", SECRET_KEY=SECRET)
+    address = ("127.0.0.1", int(service.origin.rpartition(":")[2]))
+    question = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+    with socket.create_connection(address, 10) as answered:
+        answered.sendall(question)
+        assert b"close" not in answered.recv(1000)
+        service.process.terminate()
+        time.sleep(0.3)
+        with socket.create_connection(address, 10) as connected:
+            answered.sendall(question)
+            assert b"connection: close" in answered.recv(1000).lower()
+            time.sleep(0.2)
+            connected.sendall(question)
+            assert b"connection: close" in connected.recv(1000).lower()
+    assert service.process.wait(10) == 0
+
+
 def test_chunked_bodies_are_read_and_limited(service):
     client = service.fresh_client()
     fact = b'[{"inserts":[{"predicate":"p","args":[{"type":"T","id":"x"}]}]}]'
