@@ -31,6 +31,7 @@ from rest_framework.views import APIView
 from authz_project import observers
 from authz_project.database import (
     AWAY,
+    BUSY,
     Trouble,
     is_scarcity,
     lacks_tables,
@@ -48,7 +49,7 @@ from facts.feed import BeforeHorizon
 from policy.active import Caller
 from policy.core import memory, spans
 from policy.core.config import settings
-from policy.core.journal import was_cancelled
+from policy.core.journal import give_up_slot, was_cancelled
 from policy.core.memory import exhausted
 from policy.core.spaces import here
 from policy.core.spans import WAITS_SINCE, current, enter, leave, request_id_of
@@ -90,6 +91,7 @@ class Route:
         handlers["OPTIONS"] = lambda request: Response(description)
         known = [name.upper() for name in APIView.http_method_names]
         self._path, self._endpoint, self._handlers = path, endpoint, handlers
+        self.queries = endpoint.questions  # methods that only read facts and policy
         self._authentication = KeyAuthentication(endpoint) if endpoint.needs_key else None
         self._common = [
             ("Allow", ", ".join(name for name in known if name in handlers)),
@@ -319,6 +321,8 @@ def _refusal_of(trouble: Trouble, error: Exception, request_id: str) -> Refusal:
         note_loss()
     if isinstance(error, MemoryError):
         exhausted()
+    if trouble is BUSY:
+        give_up_slot()  # the receiving thread waits for no lock; another one will
     _log_seldom(f"request {request_id}: {trouble.message}: {without_details(str(error))}", kind=trouble.message)
     return Refusal(trouble.status, {"message": trouble.message}, trouble.headers)
 

@@ -36,10 +36,12 @@ from authz_project.server.workers import (
     DelayedRejections,
     FeedThreads,
     FollowerRequests,
+    ReceivingThread,
     TaskQueue,
 )
 from authz_project.side_listener import start_listener
 from authz_project.spaces import in_place
+from authz_project.wsgi import ROUTES
 from checks.asking.run import turns
 from policy.core import memory, spans
 from policy.core.memory import BodyAdmission, NeedsTooMuchMemory, budget, exhausted
@@ -332,6 +334,7 @@ def _end_what_is_late() -> None:
 
 # Endpoints of changes that can be committed together: see `facts.store`.
 CHANGES = frozenset(f"api/{name}" for name in ("batch", "facts", "bulk", "bulk_load", "bulk_delete"))
+QUERIES = frozenset(path for path, route in ROUTES.items() if "POST" in route.queries)
 FEED = "api/changes"  # its readers may wait for the next change (long polling)
 FOLLOW = "api/follow"
 CROWDED = "the server is overloaded; try again"
@@ -355,6 +358,7 @@ class Intake:
         memory.start(settings.MEMORY_BUDGET, replace_process)  # before threads start, each of which allocates an arena
         more = threads * MORE[settings.DATABASES["default"]["ENGINE"]]
         self._slots = CheckThreads(threads, more, at_once())
+        self._here = ReceivingThread(self._slots) if at_once() == 1 else None
         turns.most_here = more  # this many may be slow, or wait to run slow statements; the other threads stay free
         self._changes = ChangeThreads(WAITING, threads)
         self._waiting = FeedThreads((threads + 1) // 2, self._changes)  # half of all threads, counting intake's own
@@ -507,6 +511,9 @@ class Intake:
     ) -> None:
         is_begun = False
         _note_waiting(environ)
+        here, path = self._here, environ["PATH_INFO"]
+        if here and path in QUERIES and here.answers(path, self._answer, environ, protocol, body, text):
+            return
         try:
             is_begun = self._do(threads, scope, protocol, self._answer, environ, protocol, body, text)
         finally:

@@ -244,7 +244,10 @@ turns = SlowStatementLimit(at_once())  # of all slow statements
 
 _TURN = 0.5  # seconds that a slow statement runs before it yields to other slow ones
 _ASIDE = 0.000_001  # seconds that a slow statement sleeps at each check of the clock; about 60 µs in practice
-_STEPS = 20_000  # of SQLite's virtual machine between checks of the clock: about a millisecond
+# Steps of SQLite's virtual machine between checks of the clock: about a millisecond. It counts those of all runs of a
+# statement, so the first check may come at once.
+_STEPS = 20_000
+_BRIEF = 0.001  # seconds that a statement runs without giving up its thread's slot
 # If WITH clauses nest too deep, SQLite does not find the outer tables that the statement itself defines.
 _FORGOTTEN = r"no such table: (?:inline_fact|(?:[qr]\d+)*[agrw]\d+)$"
 _TOO_LARGE = re.compile(rf"too many|too large|at most \d+ tables|parser stack overflow|limit .*exceeded|{_FORGOTTEN}")
@@ -308,7 +311,8 @@ class _Clock:
     def __init__(self, time: Deadline, sql: str, values: Sequence[object]):
         self._time, self._asked = time, (sql, values)
         self._is_known = known.times(sql, values) > 0
-        self._free_until = 0.0 if self._is_known else monotonic() + LONG
+        self._began = monotonic()
+        self._free_until = 0.0 if self._is_known else self._began + LONG
 
     @property
     def refusal(self) -> BaseException:
@@ -340,7 +344,7 @@ class _Clock:
         if (holding := self._holding or memory.holding()) is not None:
             self._holding = holding
             budget.look(holding)
-        if self._has_slot:
+        if self._has_slot and monotonic() - self._began > _BRIEF:
             self._has_slot = False
             journal.give_up_slot()
         if turns.count and monotonic() >= self._free_until:
