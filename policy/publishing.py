@@ -29,6 +29,7 @@ from policy.rules.program import Program
 # ---- The results of a policy's tests, for the test runner, publishing and commands --------------------------------
 
 User = AbstractBaseUser | AnonymousUser
+NamedPolicy = tuple[str, Program]  # with how to name it
 LineName = Callable[[int], str]  # from a line's number to how it is written: `line 3`, or `main.polar:3`
 
 
@@ -281,8 +282,8 @@ coverage: Callable[[Program, float], Coverage | None] = _of_app_above("checks.te
 ignored_facts: Callable[[int, Program], Ignored] = _of_app_above("facts.accept.ignored_facts")
 # Compares what two policies, each with a name, can allow over all facts, within so many seconds. Returns a report, and
 # 0, 1 (more) or 2 (unknown). Permissions such as `read on Document`, the last argument, may be granted more.
-compared_policies: Callable[[tuple[str, Program], tuple[str, Program], float, Sequence[str]], tuple[list[str], int]] = (
-    _of_app_above("checks.analysis.report.compared_policies")
+compared_policies: Callable[[NamedPolicy, NamedPolicy, float, Sequence[str]], tuple[list[str], int]] = _of_app_above(
+    "checks.analysis.report.compared_policies"
 )
 # Returns what has no effect in a program whatever the facts, and whether so many seconds were enough to check all.
 deep_notices: Callable[[Program, float], tuple[list[Problem], bool]] = _of_app_above(

@@ -13,10 +13,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 from policy.rules.components import Components
-from policy.rules.flatten import PredicateKey, substituted, terms_of
+from policy.rules.flatten import PredicateKey, atoms_of, key_of, substituted, terms_of
 from policy.rules.program import Atom, Compare, Literal, Member, Not, Now, Program, Rule, Term, Types, Var
 from policy.values import INTEGER, Value
 
@@ -24,24 +25,39 @@ MOST_GOALS = 60  # of one predicate in a slice; beyond that a single goal stands
 
 
 class GoalSlot(NamedTuple):
-    """The possible values of an argument: these, or all values of the types."""
+    """The possible values of an argument: these, or all values of the types. Without types, nothing is possible."""
 
     types: Types
     values: frozenset[Value] | None = None
 
-    def meet(self, other: GoalSlot) -> GoalSlot | None:
-        """Return what is possible by both; None if nothing is."""
+    @property
+    def only(self) -> Value | None:
+        return next(iter(self.values)) if self.values and len(self.values) == 1 else None
+
+    def meet(self, other: GoalSlot) -> GoalSlot:
+        """Return what is possible by both."""
         types = self.types & other.types
-        if self.values is None and other.values is None:
-            return GoalSlot(types) if types else None
-        mine, theirs = (side.values for side in (self, other))
-        kept = mine & theirs if mine is not None and theirs is not None else (mine or theirs or frozenset())
-        return slot_of(value for value in kept if value.type in types)
+        lists = [each.values for each in (self, other) if each.values is not None]
+        return slot_of(v for v in frozenset.intersection(*lists) if v.type in types) if lists else GoalSlot(types)
+
+    def is_within(self, other: GoalSlot) -> bool:
+        if other.values is None:
+            return self.types <= other.types
+        return self.values is not None and self.values <= other.values
 
 
-def slot_of(values: Iterable[Value]) -> GoalSlot | None:
+def slot_of(values: Iterable[Value]) -> GoalSlot:
     found = frozenset(values)
-    return GoalSlot(frozenset(value.type for value in found), found) if found else None
+    return GoalSlot(frozenset(value.type for value in found), found)
+
+
+def slot_of_term(term: Term, slots: Mapping[Var, GoalSlot]) -> GoalSlot:
+    match term:
+        case Var():
+            return slots[term]
+        case Value():
+            return slot_of([term])
+    return GoalSlot(frozenset((INTEGER,)))
 
 
 class GoalPattern(NamedTuple):
@@ -54,20 +70,10 @@ class GoalPattern(NamedTuple):
     def key(self) -> PredicateKey:
         return self.predicate, len(self.slots)
 
-    def meet(self, patterns: Iterable[tuple[Types, ...]]) -> Iterator[tuple[GoalSlot, ...]]:
-        """Yield the part of the goal that each pattern of types covers, if any."""
-        for pattern in patterns:
-            met = [slot.meet(GoalSlot(types)) for slot, types in zip(self.slots, pattern)]
-            if None not in met:
-                yield tuple(slot for slot in met if slot is not None)
-
 
 def goal_of(predicate: str, args: Iterable[Value | Types]) -> GoalPattern:
     """Return the goal of an atom whose arguments are values, or any value of some types."""
-    slots = tuple(
-        GoalSlot(frozenset((arg.type,)), frozenset((arg,))) if isinstance(arg, Value) else GoalSlot(arg) for arg in args
-    )
-    return GoalPattern(predicate, slots)
+    return GoalPattern(predicate, tuple(slot_of([arg]) if isinstance(arg, Value) else GoalSlot(arg) for arg in args))
 
 
 @dataclass(frozen=True)
@@ -82,7 +88,6 @@ class SlicedRule:
     calls: tuple[GoalPattern | None, ...]
     slots: Mapping[Var, GoalSlot] = field(hash=False)
     inner: frozenset[Var]
-    rule: Rule
 
     @property
     def own(self) -> list[Var]:
@@ -99,43 +104,60 @@ class Slice:
     rules: Mapping[GoalPattern, tuple[SlicedRule, ...]]
 
     @property
+    def goal(self) -> GoalPattern:
+        return self.goals[0]
+
+    @cached_property
     def all_rules(self) -> list[SlicedRule]:
         return list(dict.fromkeys(rule for rules in self.rules.values() for rule in rules))
 
-    def accepts(self, goal: GoalPattern) -> bool:
-        """Return whether some facts are atoms of the goal."""
-        return any(True for _ in goal.meet(self.program.accepted.get(goal.key, ())))
+    @cached_property
+    def terms(self) -> set[Term]:
+        return {term for rule in self.all_rules for literal in (rule.head, *rule.body) for term in terms_of(literal)}
 
-    def called(self, goal: GoalPattern) -> list[GoalPattern]:
-        return [call for rule in self.rules[goal] for call in rule.calls if call is not None]
+    @cached_property
+    def slots(self) -> set[GoalSlot]:
+        return {slot for goal in self.rules for slot in goal.slots} | {
+            slot for rule in self.all_rules for slot in rule.slots.values()
+        }
 
     @property
     def values(self) -> set[Value]:
         """Return the constants of its rules and goals."""
-        found = {value for goal in self.rules for slot in goal.slots for value in slot.values or ()}
-        for rule in self.all_rules:
-            terms = [term for literal in (rule.head, *rule.body) for term in terms_of(literal)]
-            found.update(term for term in terms if isinstance(term, Value))
-            found.update(value for slot in rule.slots.values() for value in slot.values or ())
-        return found
+        return {value for slot in self.slots for value in slot.values or ()} | {
+            term for term in self.terms if isinstance(term, Value)
+        }
 
     @property
     def types(self) -> Types:
-        slots = [slot for goal in self.rules for slot in goal.slots]
-        slots += [slot for rule in self.all_rules for slot in rule.slots.values()]
-        return frozenset().union(*(slot.types for slot in slots))
+        return frozenset().union(*(slot.types for slot in self.slots))
 
     @property
     def reads_time(self) -> bool:
-        return any(isinstance(term, Now) for rule in self.all_rules for lit in rule.body for term in terms_of(lit))
+        return Now() in self.terms
 
-    @property
-    def compares_numbers(self) -> bool:
-        return any(isinstance(lit, Compare) and lit.operator in "<=>=" for rule in self.all_rules for lit in rule.body)
+    def accepted(self, goal: GoalPattern) -> Iterator[tuple[GoalSlot, ...]]:
+        """Yield the parts of the goal of which the policy accepts facts."""
+        for pattern in self.program.accepted.get(goal.key, ()):
+            met = tuple(slot.meet(GoalSlot(types)) for slot, types in zip(goal.slots, pattern))
+            if all(slot.types for slot in met):
+                yield met
+
+    def called(self, goal: GoalPattern) -> list[GoalPattern]:
+        return [call for rule in self.rules[goal] for call in rule.calls if call is not None]
 
 
-def sliced(program: Program, goals: Iterable[GoalPattern]) -> Slice:
-    return _Slicing(program).slice(tuple(goals))
+def sliced(program: Program, *goals: GoalPattern) -> Slice:
+    slicing = _Slicing(program)
+    found: dict[GoalPattern, tuple[SlicedRule, ...]] = {}
+    waiting = list(goals)
+    while waiting:
+        goal = waiting.pop()
+        if goal not in found:
+            rules = program.rules_by_predicate.get(goal.key, ())
+            found[goal] = tuple(each for rule in rules if (each := slicing.specialised(rule, goal)) is not None)
+            waiting += [call for rule in found[goal] for call in rule.calls if call is not None]
+    return Slice(program, goals, found)
 
 
 class _Slicing:
@@ -144,91 +166,94 @@ class _Slicing:
         self.of_predicate: dict[PredicateKey, set[GoalPattern]] = defaultdict(set)
         self.widened: dict[PredicateKey, GoalPattern] = {}
 
-    def slice(self, goals: tuple[GoalPattern, ...]) -> Slice:
-        found: dict[GoalPattern, tuple[SlicedRule, ...]] = {}
-        waiting = list(goals)
-        while waiting:
-            goal = waiting.pop()
-            if goal in found:
-                continue
-            rules = self.program.rules_by_predicate.get(goal.key, ())
-            found[goal] = tuple(each for rule in rules if (each := self._specialised(rule, goal)) is not None)
-            waiting += [call for rule in found[goal] for call in rule.calls if call is not None]
-        return Slice(self.program, goals, found)
-
-    def _specialised(self, rule: Rule, goal: GoalPattern) -> SlicedRule | None:
-        literals = [literal for literal in rule.body if not self._is_void(literal, rule)]
-        named = {term for literal in (rule.head, *literals) for term in terms_of(literal)}
-        slots: dict[Var, GoalSlot | None] = {
-            name: GoalSlot(types) for name, types in rule.types.items() if name in named
-        }
-        for term, slot in zip(rule.head.args, goal.slots):
-            if isinstance(term, Var):
-                slots[term] = met(slots[term], slot)
-            elif slot.meet(_constant(term)) is None:
+    def specialised(self, rule: Rule, goal: GoalPattern) -> SlicedRule | None:
+        """Return the rule for the goal's atoms; None if it has none of them as its head."""
+        literals = [literal for literal in rule.body if not _is_void(literal, rule)]
+        uses = Counter(term for literal in (rule.head, *literals) for term in set(terms_of(literal)))
+        slots = {name: GoalSlot(types) for name, types in rule.types.items() if name in uses}
+        lists = [(each.variable, slot_of(each.values)) for each in literals if isinstance(each, Member)]
+        for term, slot in (*zip(rule.head.args, goal.slots), *lists):
+            met = slot_of_term(term, slots).meet(slot)
+            if not met.types:
                 return None
-        for literal in literals:
-            if isinstance(literal, Member):
-                slots[literal.variable] = met(slots[literal.variable], slot_of(literal.values))
-        if any(slot is None or not slot.types for slot in slots.values()):
+            if isinstance(term, Var):
+                slots[term] = met
+        if not all(slot.types for slot in slots.values()):
             return None
-        known = {name: slot for name, slot in slots.items() if slot is not None}
-        only = {name: next(iter(slot.values)) for name, slot in known.items() if slot.values and len(slot.values) == 1}
-        body = tuple(replaced(lit, only) for lit in literals if not isinstance(lit, Member))
-        head = Atom(rule.head.predicate, tuple(substituted(term, only) for term in rule.head.args))
-        left = {name: slot for name, slot in known.items() if name not in only}
-        uses = Counter(term for lit in (rule.head, *literals) for term in set(terms_of(lit)))
-        inner = [term for lit in body if isinstance(lit, Not) for term in lit.atom.args if uses[term] == 1]
-        calls = tuple(self._call(lit, left) for lit in body)
-        return SlicedRule(head, body, calls, left, frozenset(var for var in inner if isinstance(var, Var)), rule)
+        only = {name: slot.only for name, slot in slots.items() if slot.only is not None}
+        left = {name: slot for name, slot in slots.items() if name not in only}
+        body = tuple(_replaced(lit, only) for lit in literals if not isinstance(lit, Member))
+        denied = {term for lit in body if isinstance(lit, Not) for term in lit.atom.args}
+        inner = frozenset(name for name in left if name in denied and uses[name] == 1)
+        calls = tuple(self._call(atom, left) if (atom := atom_of(lit)) else None for lit in body)
+        return SlicedRule(_in_atom(rule.head, only), body, calls, left, inner)
 
-    def _is_void(self, literal: Literal, rule: Rule) -> bool:
-        """Return whether the literal is a `not` that is always true: a variable of its own can have no type."""
-        return isinstance(literal, Not) and any(isinstance(t, Var) and not rule.types[t] for t in literal.atom.args)
-
-    def _call(self, literal: Literal, slots: Mapping[Var, GoalSlot]) -> GoalPattern | None:
-        atom = literal.atom if isinstance(literal, Not) else literal
-        if not isinstance(atom, Atom):
-            return None
-        return self._known(GoalPattern(atom.predicate, tuple(slot_of_term(term, slots) for term in atom.args)))
-
-    def _known(self, goal: GoalPattern) -> GoalPattern:
-        """Return the goal, or one that covers it if there are too many of its predicate."""
-        goals = self.of_predicate[goal.key]
-        if goal.key in self.widened:
-            return self.widened[goal.key]
-        if goal not in goals and len(goals) >= MOST_GOALS:
-            patterns = self.program.types_by_predicate.get(goal.key, ())
+    def _call(self, atom: Atom, slots: Mapping[Var, GoalSlot]) -> GoalPattern:
+        """Return the goal of an atom, or one that covers it if there are too many of its predicate."""
+        key = key_of(atom)
+        goal = GoalPattern(atom.predicate, tuple(slot_of_term(term, slots) for term in atom.args))
+        goals = self.of_predicate[key]
+        if key not in self.widened and goal not in goals and len(goals) >= MOST_GOALS:
+            patterns = self.program.types_by_predicate.get(key, ())
             types = [frozenset().union(*each) for each in zip(*patterns)] or [slot.types for slot in goal.slots]
-            self.widened[goal.key] = goal_of(goal.predicate, types)
-            return self.widened[goal.key]
+            self.widened[key] = goal_of(atom.predicate, types)
         goals.add(goal)
-        return goal
+        return self.widened.get(key, goal)
 
 
-def met(one: GoalSlot | None, other: GoalSlot | None) -> GoalSlot | None:
-    return one.meet(other) if one is not None and other is not None else None
+def _is_void(literal: Literal, rule: Rule) -> bool:
+    """Return whether the literal is a `not` that is always true: a variable of its own can have no type."""
+    return isinstance(literal, Not) and any(isinstance(t, Var) and not rule.types[t] for t in literal.atom.args)
 
 
-def slot_of_term(term: Term, slots: Mapping[Var, GoalSlot]) -> GoalSlot:
-    return slots[term] if isinstance(term, Var) else _constant(term)
-
-
-def _constant(term: Term) -> GoalSlot:
-    if isinstance(term, Value):
-        return GoalSlot(frozenset((term.type,)), frozenset((term,)))
-    return GoalSlot(frozenset((INTEGER,)))
-
-
-def replaced(literal: Literal, by: Mapping[Var, Term]) -> Literal:
+def _replaced(literal: Literal, by: Mapping[Var, Value]) -> Literal:
     match literal:
-        case Atom(predicate, args):
-            return Atom(predicate, tuple(substituted(arg, by) for arg in args))
+        case Atom():
+            return _in_atom(literal, by)
         case Not(atom):
-            return Not(Atom(atom.predicate, tuple(substituted(arg, by) for arg in atom.args)))
+            return Not(_in_atom(atom, by))
         case Compare(operator, left, right):
             return Compare(operator, substituted(left, by), substituted(right, by))
     raise AssertionError(literal)
+
+
+def _in_atom(atom: Atom, by: Mapping[Var, Value]) -> Atom:
+    return Atom(atom.predicate, tuple(substituted(arg, by) for arg in atom.args))
+
+
+def atom_of(literal: Literal) -> Atom | None:
+    """Return the atom that a literal is, or denies."""
+    return next(iter(atoms_of([literal])), None)
+
+
+# ---- Values that no fact has -----------------------------------------------------------------------------------------
+
+
+def isolation(slices: Iterable[Slice]) -> Bound:
+    """Return for each type how many values that no fact has one rule can tell apart.
+
+    A variable can have such a value unless something binds it: a fact, a list, or a call whose rules all bind it.
+    """
+    found: Bound = Counter()
+    for part in slices:
+        places: set[tuple[PredicateKey, int]] = set()  # of heads where such a value may be
+        size = -1
+        while size != len(places):
+            size = len(places)
+            for rule in part.all_rules:
+                is_open = _open_variables(rule, places)
+                places |= {(key_of(rule.head), n) for n, term in enumerate(rule.head.args) if term in is_open}
+        found = most([found, *(variables(rule, _open_variables(rule, places)) for rule in part.all_rules)])
+    return found
+
+
+def _open_variables(rule: SlicedRule, places: set[tuple[PredicateKey, int]]) -> list[Var]:
+    bound: set[Term] = set()
+    for literal in rule.body:
+        if atom := atom_of(literal):
+            known = [term for place, term in enumerate(atom.args) if (key_of(atom), place) not in places]
+            bound.update(term for term in known if literal == atom or term in rule.inner)
+    return [name for name, slot in rule.slots.items() if slot.values is None and name not in bound]
 
 
 # ---- Proofs that no facts make one goal true and another false, whatever their number -------------------------------
@@ -254,136 +279,102 @@ def replaced(literal: Literal, by: Mapping[Var, Term]) -> Literal:
 #   canonical database of A. K. Chandra and P. M. Merlin, Optimal implementation of conjunctive queries, 1977.)
 
 Bound = Counter[str]  # ids by type
-_MOST_MATCHES = 3_000  # tried for one pair of goals
+_MOST_MATCHES = 3_000  # tried for one pair of rules
 
 # ---- containment ---------------------------------------------------------------------------------------------------
 
 
-def is_contained(one: Slice, goal: GoalPattern, other: Slice, wider: GoalPattern) -> bool:
-    """Return whether it is proved that all that one slice derives of its goal, the other derives of the wider goal."""
+def is_contained(one: Slice, other: Slice) -> bool:
+    """Return whether it is proved that all that one slice derives of its goal, the other derives of its own."""
     failed: set[_Pair] = set()
     while True:
-        attempt = _Containment(one, other, failed)
-        holds = attempt.assume(goal, wider)
-        if not holds or len(failed) == attempt.known_failures:
+        known = len(failed)
+        holds = _Containment((one, other), failed, set()).assume((0, one.goal, other.goal))
+        if not holds or len(failed) == known:
             return holds
 
 
-# Goals of both slices, and whether the second is contained in the first instead.
-_Pair = tuple[GoalPattern, GoalPattern, bool]
+# Which slice's goal is contained in the other's: its index, its goal and the other's goal.
+_Pair = tuple[int, GoalPattern, GoalPattern]
 
 
 @dataclass
 class _Containment:
     """One pass: pairs that have not failed are assumed to hold, until a pass finds no further one that fails."""
 
-    one: Slice
-    other: Slice
+    sides: tuple[Slice, Slice]
     failed: set[_Pair]
-    is_reversed: bool = False
-    seen: set[_Pair] = field(default_factory=set)
+    seen: set[_Pair]
 
-    def __post_init__(self) -> None:
-        self.known_failures = len(self.failed)
-
-    def assume(self, goal: GoalPattern, wider: GoalPattern) -> bool:
-        pair = (goal, wider, self.is_reversed)
-        if pair in self.failed:
-            return False
-        if pair not in self.seen:
+    def assume(self, pair: _Pair) -> bool:
+        if pair not in self.seen | self.failed:
             self.seen.add(pair)
-            if not self._holds(goal, wider):
+            if not self._holds(*pair):
                 self.failed.add(pair)
-                return False
-        return True
+        return pair not in self.failed
 
-    def _holds(self, goal: GoalPattern, wider: GoalPattern) -> bool:
-        if len(goal.slots) != len(wider.slots) or not all(map(_is_within, goal.slots, wider.slots)):
-            return False
-        accepted = list(wider.meet(self.other.program.accepted.get(wider.key, ())))
-        for slots in goal.meet(self.one.program.accepted.get(goal.key, ())):
-            if goal.key != wider.key or not any(all(map(_is_within, slots, each)) for each in accepted):
-                return False
-        return all(any(self._covers(each, rule) for each in self.other.rules[wider]) for rule in self.one.rules[goal])
+    def _holds(self, side: int, goal: GoalPattern, wider: GoalPattern) -> bool:
+        one, other = self.sides[side], self.sides[1 - side]
+        accepted = list(other.accepted(wider)) if goal.key == wider.key else []
+        return (
+            _are_within(goal.slots, wider.slots)
+            and all(any(_are_within(slots, each) for each in accepted) for slots in one.accepted(goal))
+            and all(any(self._covers(side, each, rule) for each in other.rules[wider]) for rule in one.rules[goal])
+        )
 
-    def _covers(self, general: SlicedRule, rule: SlicedRule) -> bool:
+    def _covers(self, side: int, general: SlicedRule, rule: SlicedRule) -> bool:
         """Return whether the general rule, with some of the rule's terms as its variables, requires no more."""
         found = _matched(general.head.args, rule.head.args, {})
         steps = iter(range(_MOST_MATCHES))
-        return found is not None and self._match(0, general, rule, found, steps)
+        return found is not None and self._match(side, 0, general, rule, found, steps)
 
     def _match(
-        self, place: int, general: SlicedRule, rule: SlicedRule, by: Mapping[Var, Term], steps: Iterator[int]
+        self, side: int, place: int, general: SlicedRule, rule: SlicedRule, by: Mapping[Var, Term], steps: Iterator[int]
     ) -> bool:
         if next(steps, None) is None:
             return False
         if place == len(general.body):
-            return all(
-                _is_within(_slot(term, rule), general.slots[name])
-                for name, term in by.items()
-                if name not in general.inner
-            )
+            return all(_fits(name, term, general, rule) for name, term in by.items())
         wanted, called = general.body[place], general.calls[place]
         for literal, call in zip(rule.body, rule.calls):
-            more = self._literal(wanted, literal, by, general, rule)
-            if more is None or not self._calls(called, call, isinstance(literal, Not)):
+            more = _matched(terms_of(wanted), terms_of(literal), by) if self._is_alike(wanted, literal) else None
+            if more is None or not self._calls(side, literal, call, called):
                 continue
-            if self._match(place + 1, general, rule, more, steps):
+            if self._match(side, place + 1, general, rule, more, steps):
                 return True
         return False
 
-    def _calls(self, wanted: GoalPattern | None, call: GoalPattern | None, is_negated: bool) -> bool:
-        if wanted is None or call is None:
+    def _is_alike(self, one: Literal, other: Literal) -> bool:
+        if isinstance(one, Compare) or isinstance(other, Compare):
+            return isinstance(one, Compare) and isinstance(other, Compare) and one.operator == other.operator
+        names = {atom.predicate for atom in atoms_of([one, other])}
+        helpers = self.sides[0].program.helpers | self.sides[1].program.helpers
+        return type(one) is type(other) and (len(names) == 1 or names <= helpers)
+
+    def _calls(self, side: int, literal: Literal, call: GoalPattern | None, wanted: GoalPattern | None) -> bool:
+        if call is None or wanted is None:
             return True
-        if is_negated:
-            return _Containment(self.other, self.one, self.failed, not self.is_reversed, self.seen).assume(wanted, call)
-        return self.assume(call, wanted)
-
-    def _literal(
-        self, wanted: Literal, given: Literal, by: Mapping[Var, Term], general: SlicedRule, rule: SlicedRule
-    ) -> dict[Var, Term] | None:
-        if type(wanted) is not type(given):
-            return None
-        if isinstance(wanted, Compare) and isinstance(given, Compare) and wanted.operator != given.operator:
-            return None
-        theirs, mine = _predicate(wanted), _predicate(given)
-        if theirs != mine and not (theirs in self.other.program.helpers and mine in self.one.program.helpers):
-            return None
-        found = _matched(terms_of(wanted), terms_of(given), by)
-        for name, term in (found or {}).items():
-            if (name in general.inner) != (term in rule.inner):
-                return None
-            if name in general.inner and general.slots[name] != _slot(term, rule):
-                return None
-        return found
-
-
-def _predicate(literal: Literal) -> str:
-    atom = literal.atom if isinstance(literal, Not) else literal
-    return atom.predicate if isinstance(atom, Atom) else ""
+        return self.assume((1 - side, wanted, call) if isinstance(literal, Not) else (side, call, wanted))
 
 
 def _matched(general: Sequence[Term], terms: Sequence[Term], by: Mapping[Var, Term]) -> dict[Var, Term] | None:
-    if len(general) != len(terms):
-        return None
     found = dict(by)
     for wanted, term in zip(general, terms):
-        if isinstance(wanted, Var):
-            if found.setdefault(wanted, term) != term:
-                return None
-        elif wanted != term:
+        if (found.setdefault(wanted, term) if isinstance(wanted, Var) else wanted) != term:
             return None
-    return found
+    return found if len(general) == len(terms) else None
 
 
-def _slot(term: Term, rule: SlicedRule) -> GoalSlot:
-    return slot_of_term(term, rule.slots)
+def _fits(name: Var, term: Term, general: SlicedRule, rule: SlicedRule) -> bool:
+    """Return whether a variable of the general rule may stand for the rule's term."""
+    slot = slot_of_term(term, rule.slots)
+    if name in general.inner or term in rule.inner:
+        return name in general.inner and term in rule.inner and general.slots[name] == slot
+    return slot.is_within(general.slots[name])
 
 
-def _is_within(one: GoalSlot, other: GoalSlot) -> bool:
-    if other.values is None:
-        return one.types <= other.types
-    return one.values is not None and one.values <= other.values
+def _are_within(some: Sequence[GoalSlot], others: Sequence[GoalSlot]) -> bool:
+    return len(some) == len(others) and all(map(GoalSlot.is_within, some, others))
 
 
 # ---- bounds ----------------------------------------------------------------------------------------------------------
@@ -393,24 +384,17 @@ class Unbounded(Exception):
     """There is no bound, or none is known."""
 
 
-def bound_of(
-    holds: tuple[Slice, GoalPattern] | None, fails: tuple[Slice, GoalPattern] | None, compares_isolated: bool
-) -> Bound | None:
+def bound_of(holds: Slice, fails: Slice | None) -> Bound | None:
     """Return how many ids of each type are enough to make one goal true and another false; None if unknown."""
-    slices = [side[0] for side in (holds, fails) if side]
-    compares = any(each.compares_numbers for each in slices)
-    if compares_isolated and compares:
+    slices = [holds, fails] if fails else [holds]
+    literals = [literal for part in slices for rule in part.all_rules for literal in rule.body]
+    if isolation(slices)[INTEGER] and any(isinstance(lit, Compare) and lit.operator in "<=>=" for lit in literals):
         return None  # numbers that no fact mentions lie between those that facts mention: leaving facts out adds some
-    found: Bound = Counter()
-    for goal in [side[1] for side in (holds, fails) if side][:1]:
-        for slot in goal.slots:
-            if slot.values is None:
-                found.update(slot.types)
+    found = Counter(name for slot in holds.goal.slots if slot.values is None for name in slot.types)
     try:
-        if holds:
-            found += _Walk(holds[0]).truth(holds[1], False)
+        found += _Walk(holds).ids(holds.goal, True, False)
         if fails:
-            found += _Walk(fails[0]).falsity(fails[1], False)
+            found += _Walk(fails).ids(fails.goal, False, False)
     except (Unbounded, RecursionError):
         return None
     if any(each.reads_time for each in slices):
@@ -424,62 +408,44 @@ class _Walk:
         self.components = Components(part.called)
         self.known: dict[tuple[GoalPattern, bool, bool], Bound] = {}
 
-    def truth(self, goal: GoalPattern, is_scoped: bool) -> Bound:
-        """Return the bound for the goal to be true; `is_scoped` within the scope of a "for all"."""
-        key = (goal, True, is_scoped)
-        if key not in self.known:
-            if self.components.number(goal) is not None:
-                raise Unbounded
-            self.known[key] = most(self._true(rule, is_scoped) for rule in self.part.rules[goal])
-        return self.known[key]
-
-    def _true(self, rule: SlicedRule, is_scoped: bool) -> Bound:
-        found = variables(rule, rule.own)
-        if found and is_scoped:
-            raise Unbounded
-        for literal, call in zip(rule.body, rule.calls):
-            if call is None:
-                continue
-            if isinstance(literal, Not):
-                found += self.falsity(call, is_scoped or bool(rule.inner.intersection(literal.atom.args)))
-            else:
-                found += self.truth(call, is_scoped)
-        return found
-
-    def falsity(self, goal: GoalPattern, is_scoped: bool) -> Bound:
+    def ids(self, goal: GoalPattern, is_true: bool, is_scoped: bool) -> Bound:
+        """Return the bound for the goal to be true, or false; `is_scoped` within the scope of a "for all"."""
         is_recursive = self.components.number(goal) is not None
-        key = (goal, False, is_scoped or is_recursive)
+        if is_recursive and is_true:
+            raise Unbounded
+        key = (goal, is_true, is_scoped or is_recursive)
         if key not in self.known:
             self.known[key] = Counter()  # of a recursive goal, every part must be empty
-            found: Bound = Counter()
-            for rule in self.part.rules[goal]:
-                found += self._false(rule, is_scoped or is_recursive)
-            self.known[key] = found
+            each = [self._of_rule(rule, *key[1:]) for rule in self.part.rules[goal]]
+            self.known[key] = most(each) if is_true else sum(each, Counter())
         return self.known[key]
 
-    def _false(self, rule: SlicedRule, is_scoped: bool) -> Bound:
-        is_scoped = is_scoped or bool(rule.own)
-        found: list[Bound] = []
+    def _of_rule(self, rule: SlicedRule, is_true: bool, is_scoped: bool) -> Bound:
+        """Return the bound for the rule's body to be true with some values of its own variables, or false with all."""
+        found = [_chosen(rule, rule.own, is_scoped)] if is_true else []
+        is_scoped = is_scoped or (not is_true and bool(rule.own))
         for literal, call in zip(rule.body, rule.calls):
-            if call is None:
-                continue
-            if isinstance(literal, Not):
-                inner = variables(rule, (name for name in rule.inner if name in literal.atom.args))
-                if inner and is_scoped:
-                    raise Unbounded
-                found.append(inner + self.truth(call, is_scoped))
-            else:
-                found.append(self.falsity(call, is_scoped))
-        return most(found)
+            inner = rule.inner.intersection(terms_of(literal))
+            if isinstance(literal, Not) and call and is_true:
+                found.append(self.ids(call, False, is_scoped or bool(inner)))
+            elif isinstance(literal, Not) and call:
+                found.append(_chosen(rule, inner, is_scoped) + self.ids(call, True, is_scoped))
+            elif call:
+                found.append(self.ids(call, is_true, is_scoped))
+        return sum(found, Counter()) if is_true else most(found)
+
+
+def _chosen(rule: SlicedRule, names: Iterable[Var], is_scoped: bool) -> Bound:
+    found = variables(rule, names)
+    if found and is_scoped:
+        raise Unbounded
+    return found
 
 
 def variables(rule: SlicedRule, names: Iterable[Var]) -> Bound:
     """Count the variables by type: one that may have several types counts for each."""
-    found: Bound = Counter()
-    for name in names:
-        if rule.slots[name].values is None:
-            found.update(rule.slots[name].types)
-    return found
+    slots = [rule.slots[name] for name in names]
+    return Counter(name for slot in slots if slot.values is None for name in slot.types)
 
 
 def most(bounds: Iterable[Bound]) -> Bound:

@@ -1,12 +1,13 @@
-"""The program that runs clingo. It is started in a process of its own, which its caller kills when it takes too long.
+"""The program that runs clingo, in a process of its own: a policy can make its answer set program very large.
 
 Arguments: the limits of its memory in bytes and of its processor time in seconds. It reads one task per line, as JSON,
-and writes one answer per line. It imports nothing else of the project.
+and writes one answer per line. It imports nothing else of the project. It ends when a task takes more time or memory.
 """
 
 import json
 import os
 import resource
+import signal
 import sys
 import time
 from typing import Any
@@ -14,7 +15,9 @@ from typing import Any
 import clingo
 
 OPTIONS = ["--warn=none", "--heuristic=Domain", "--configuration=trendy"]
+IMPROVING = 1.0  # seconds in which better models are searched, once there is one
 GLANCE = 0.02  # seconds between looks at the clock
+GRACE = 0.3  # seconds that an answer may be late: reading a program cannot be interrupted, except by the alarm
 
 
 def main() -> None:
@@ -23,38 +26,31 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
     for line in sys.stdin:
-        try:
-            answer = solved(**json.loads(line))
-        except MemoryError:
-            answer = {"failure": "memory"}
-        print(json.dumps(answer), flush=True)
+        task = json.loads(line)
+        signal.setitimer(signal.ITIMER_REAL, task["seconds"] + GRACE)
+        print(json.dumps(solved(**task)), flush=True)
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-def solved(program: str, seconds: float, improving: float) -> dict[str, Any]:
-    """Return the best model found, and whether the search was complete; without a model, it then has none.
-
-    After the first model, better ones are searched for at most `improving` seconds.
-    """
+def solved(program: str, seconds: float) -> dict[str, Any]:
+    """Return the best model found, and whether the search was complete; without a model, it then has none."""
     end = time.monotonic() + seconds
     control = clingo.Control(OPTIONS)
     control.add("base", [], program)
     control.ground([("base", [])])
-    best: list[list[Any]] = []
-    is_found = False
+    models: list[list[Any]] = []
 
     def keep(model: clingo.Model) -> None:
-        nonlocal end, is_found
-        if not is_found:
-            end = min(end, time.monotonic() + improving)
-        is_found = True
-        best[:] = [[each.name, [arg.number for arg in each.arguments]] for each in model.symbols(shown=True)]
+        nonlocal end
+        end = end if models else min(end, time.monotonic() + IMPROVING)
+        models.append([[each.name, [arg.number for arg in each.arguments]] for each in model.symbols(shown=True)])
 
     with control.solve(on_model=keep, async_=True) as handle:
         while not handle.wait(GLANCE) and time.monotonic() < end:
             pass
         handle.cancel()
         is_complete = bool(handle.get().exhausted)
-    return {"model": best if is_found else None, "is_complete": is_complete}
+    return {"model": models[-1] if models else None, "is_complete": is_complete}
 
 
 if __name__ == "__main__":

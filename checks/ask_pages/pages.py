@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 from django.http import QueryDict
 from django.utils.safestring import SafeString
 
-from checks.analysis.report import FoundWays, ways_to_allow
+from checks.analysis.questions import Ways
+from checks.analysis.report import ways_to_allow
 from checks.ask_pages.links import copies, page_lines, question_html, value_html
 from checks.ask_pages.question import (
     BY_NAME,
@@ -185,7 +186,7 @@ class PageAnswer:
     unused: Unused = ALL_USED  # of the context
     milliseconds: float = 0.0
     whens: tuple[AsOf | None, ...] = ()  # for changes: each moment as links ask for it
-    ways: FoundWays | None = None  # what would allow what is denied, if that was asked for
+    ways: Ways | None = None  # what would allow what is denied, if that was asked for
 
 
 def answered(asked: PageQuestion, with_ways: bool = False) -> PageAnswer:
@@ -195,7 +196,7 @@ def answered(asked: PageQuestion, with_ways: bool = False) -> PageAnswer:
     with _session(asked) as session:
         questions = asked.questions(session.program)
         goal = found = None
-        ways: FoundWays | None = None
+        ways: Ways | None = None
         if asked.kind.column:
             found = listed(session, questions, asked.kind.column, asked.fields)
         else:

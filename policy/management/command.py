@@ -332,19 +332,26 @@ def add_allow(parser: ArgumentParser) -> None:
     )
 
 
+def policy_named(environment: str, policy: str) -> publishing.NamedPolicy:
+    """Return how to name a policy, and the policy. Files need no database."""
+    if is_file(policy):
+        return policy, compile_text(text_of_file(policy), policy)
+    shown = "the active policy" if policy == ACTIVE else f"version {policy}"
+    return shown, compile_text(text_of(environment_named(environment), policy))
+
+
 def refuse_more(
-    policy: str, environment: Environment, new: Program, allow: Sequence[str], seconds: float, output: OutputWrapper
+    policy: str, environment: str, new: Program, allow: Sequence[str], seconds: float, output: OutputWrapper
 ) -> None:
     """Print how a new policy differs from an old one over all facts; raise `CommandError` if it may grant more."""
-    old = compile_text(text_of(environment, policy))
-    shown = "the active policy" if policy == ACTIVE else f"version {policy}" if not is_file(policy) else policy
-    lines, status = publishing.compared_policies((shown, old), ("the new policy", new), seconds, allow)
+    old = policy_named(environment, policy)
+    lines, status = publishing.compared_policies(old, ("the new policy", new), seconds, allow)
     for line in lines:
         output.write(line)
     if status:
         told = "grants more than" if status == 1 else "may grant more than"
         more = "" if status == 1 else ": the time or memory limit was reached first"
-        raise CommandError(f"The new policy {told} {shown}{more}.", returncode=status)
+        raise CommandError(f"The new policy {told} {old[0]}{more}.", returncode=status)
 
 
 # ---- notes and numbers on the command line ---------------------------------------------------------------------------

@@ -7,18 +7,17 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from checks.analysis import report, search
+from checks.analysis.proofs import sliced
 from checks.analysis.questions import (
-    EngineDisagrees,
     check_words,
     compared,
     differing,
     proved,
-    replay,
     stated,
     ways,
     without_effect,
 )
-from checks.analysis.search import AnalysisBusy, AnalysisMissing, OutOfLimits, Solver, Verdict, Witness
+from checks.analysis.search import AnalysisBusy, AnalysisMissing, EngineDisagrees, OutOfLimits, Solver, Verdict, Witness
 from checks.testing import run as run_tests
 from policy.errors import AuthzError
 from policy.models import PolicyVersion
@@ -64,7 +63,7 @@ def solver():
 
 def differences(old: str, new: str, solver: Solver) -> dict[str, tuple[Verdict, Verdict]]:
     found = compared(compile_text(old), compile_text(new), solver, most=3)
-    return {str(each.permission): (each.more.verdict, each.less.verdict) for each in found.differences}
+    return {str(each.permission): (each.more.verdict, each.less.verdict) for each in found}
 
 
 # ---- comparing -----------------------------------------------------------------------------------------------------
@@ -77,7 +76,7 @@ def test_a_condition_less_grants_more_and_nothing_less(db, solver):
 
 def test_what_is_found_is_as_small_as_can_be_and_a_test_that_can_be_pasted(db, solver):
     new = compile_text(LAXER)
-    (found,) = compared(compile_text(POLICY), new, solver).differences
+    (found,) = compared(compile_text(POLICY), new, solver)
     assert sorted(map(str, found.more.witness.facts)) == [
         'has_role(User{"user1"}, "writer", Doc{"doc1"})', 'is_locked(Doc{"doc1"})',
     ]  # fmt: skip
@@ -121,10 +120,10 @@ def test_numbers_and_times_between_below_and_above_the_constants(db, solver):
     actor User {} resource Doc { permissions = ["read"]; }
     has_permission(u: User, "read", d: Doc) if uses(u, n) and n < 10 and owns(u, d);
     """
-    found = compared(compile_text(quota), compile_text(quota.replace("n < 10", "n <= 10")), solver).differences
+    found = compared(compile_text(quota), compile_text(quota.replace("n < 10", "n <= 10")), solver)
     assert str(found[0].more.witness.facts[1]) == 'uses(User{"user1"}, 10)' and found[0].less.verdict == Verdict.PROVED
     timed = quota.replace("n < 10", "@current_unix_time < n")
-    (late,) = compared(compile_text(timed), compile_text(timed.replace("< n", "<= n")), solver).differences
+    (late,) = compared(compile_text(timed), compile_text(timed.replace("< n", "<= n")), solver)
     assert late.more.witness.is_timed
 
 
@@ -218,7 +217,7 @@ def test_a_policy_that_breaks_an_assertion_about_all_facts_is_not_published(api)
 
 
 def test_without_the_solver_such_assertions_fail(db, monkeypatch):
-    monkeypatch.setattr("checks.analysis.search.is_available", lambda: False)
+    monkeypatch.setattr(search, "find_spec", lambda name: None)
     report = run_tests(compile_text(POLICY + NEVER.partition('test "readers')[0]))
     assert {one.message for one in report.tests[0].assertions} == {AnalysisMissing().message}
 
@@ -330,10 +329,10 @@ def test_without_the_solver_it_says_what_installs_it(monkeypatch):
 
 def test_what_the_engine_does_not_confirm_is_never_printed(db, solver):
     program = compile_text(POLICY)
-    claim = search.Claim(search.Side(program, next(iter(differing(program, compile_text(LAXER)).values()))[0]))
+    claim = search.Claim(sliced(program, *differing(program, compile_text(LAXER)).values()))
     row = (Value("User", "u"), Value("String", "write"), Value("Doc", "d"))
     with pytest.raises(EngineDisagrees, match="Please report this"):
-        replay(claim, Witness((), Atom("allow", row), 0))
+        claim.replay(Witness((), Atom("allow", row), 0))
 
 
 # ---- commands ------------------------------------------------------------------------------------------------------

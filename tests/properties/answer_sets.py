@@ -12,11 +12,11 @@ from dataclasses import replace
 import clingo
 
 from checks.analysis.proofs import goal_of, sliced
-from checks.analysis.search import ProgramWriter, Universe, atom
+from checks.analysis.search import ProgramWriter, Universe
 from policy.language import ast
 from policy.language.source import Source
 from policy.rules import compile_policy
-from policy.rules.program import Program
+from policy.rules.program import Atom, Program
 from policy.values import PRIMITIVES
 from tests.reference import Facts, Model, Row, World, unmentioned
 
@@ -39,15 +39,15 @@ def solved(program: Program, facts: list[tuple[str, Row]], world: World) -> Mode
     ]
     program = replace(program, rules=tuple(rules))
     keys = [key for key in program.rules_by_predicate if key[0] not in program.helpers]
-    part = sliced(program, [goal_of(name, [types] * arity) for name, arity in keys])
+    part = sliced(program, *(goal_of(name, [types] * arity) for name, arity in keys))
     mentioned = {value for _, row in facts for value in row}
     universe = Universe.of([part], {}, int(world.now.id), {*world.everything, *mentioned})
     writer = ProgramWriter(universe)
     writer.rules(part, "p")
     for predicate, row in facts:
-        writer.fact(predicate, row)
+        writer.fact(Atom(predicate, row))
     writer.moment(later=False)
-    names = {writer.name("p", key): key for key in keys}
+    names = {f"p{number}": key for key, number in writer.predicates.items() if key in keys}
     for name, (_, arity) in names.items():
         writer.add(f"#show {name}/{arity}.")
     for symbol in stable_model(writer.text):
@@ -68,4 +68,4 @@ def stable_model(text: str) -> Iterable[clingo.Symbol]:
     return models[0]
 
 
-__all__ = ["atom", "solved", "solved_model", "stable_model", "unmentioned"]
+__all__ = ["solved", "solved_model", "stable_model", "unmentioned"]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from random import Random
 from typing import Any
 
-from checks.analysis.questions import PolicyDifferences, compared
+from checks.analysis.questions import Difference, compared
 from checks.analysis.search import Solver, Verdict
 from policy.language import ast
 from policy.language.ast import print_policy
@@ -37,26 +37,25 @@ class Trial:
     text: str
     gains: bool  # by brute force, over the facts of the policy's tests
     loses: bool
-    found: PolicyDifferences
+    found: list[Difference]
     seconds: float
 
     @property
     def missed(self) -> str:
         more, less = (
-            any(getattr(each, side).verdict == Verdict.FOUND for each in self.found.differences)
-            for side in ("more", "less")
+            any(getattr(each, side).verdict == Verdict.FOUND for each in self.found) for side in ("more", "less")
         )
         sides = (("more", self.gains > more), ("less", self.loses > less))
         return " ".join(name for name, is_missed in sides if is_missed)
 
     @property
     def is_found(self) -> bool:
-        return any(not each.is_same for each in self.found.differences)
+        return any(not each.is_same for each in self.found)
 
     @property
     def ids(self) -> int:
         """Up to how many ids of each type nothing is missing; `IDS` or more if the comparison is complete."""
-        sides = [side for each in self.found.differences for side in (each.more, each.less)]
+        sides = [side for each in self.found for side in (each.more, each.less)]
         return min((side.ids for side in sides if side.verdict in (Verdict.NONE, Verdict.UNKNOWN)), default=IDS)
 
 

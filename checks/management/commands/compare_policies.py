@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from checks.analysis.report import POLICY, AnalysisCommand, compared_policies, policy_named
+from checks.analysis.report import POLICY, AnalysisCommand, compared_policies
+from policy.management.command import policy_named
 
 
 class Command(AnalysisCommand):

@@ -3,11 +3,11 @@
 from typing import Any
 
 from checks.analysis.questions import MOST_WAYS, check_words, stated, stored_around, ways
-from checks.analysis.report import MORE, POLICY, SAME, UNDECIDED, AnalysisCommand, policy_named, way_lines
+from checks.analysis.report import MORE, POLICY, SAME, UNDECIDED, AnalysisCommand
 from checks.analysis.search import Solver
 from checks.asking.run import in_memory
 from checks.asking.snapshot import trial
-from policy.management.command import ACTIVE, environment_named, number
+from policy.management.command import ACTIVE, environment_named, number, policy_named
 from policy.rules.program import Atom
 
 
@@ -33,17 +33,17 @@ class Command(AnalysisCommand):
     ) -> int:  # fmt: skip
         _, program = policy_named(environment, policy)
         check_words(program, goal)
-        statement = stated(program, goal)
+        claim = stated(program, goal)
         stored: list[Atom] = []
-        is_whole = True
+        limits: list[str] = []
         if with_stored:
             with trial(environment_named(environment).pk, program, ()) as session:
-                stored, is_whole = stored_around(session, statement)
+                stored, limits = stored_around(session, claim)
         with in_memory(), self.progress("searching"), Solver(seconds) as solver:
-            found = ways(statement, stored, solver, show)
-        self.say(way_lines(found))
-        if not is_whole:
-            self.stderr.write(f"warning: only {len(stored):,} stored facts around the goal were considered")
+            found = ways(claim, stored, solver, show)
+        self.say([*map(str, found.ways), *found.notes])
+        for limit in limits:
+            self.stderr.write(f"warning: {limit}")
         if found.ways or found.holds:
             return SAME
         return MORE if found.is_complete else UNDECIDED

@@ -3,10 +3,10 @@
 from typing import Any
 
 from checks.analysis.questions import check_words, proved, stated
-from checks.analysis.report import POLICY, AnalysisCommand, policy_named, proof_lines, status_of_proof
+from checks.analysis.report import POLICY, AnalysisCommand, proof_lines, status_of
 from checks.analysis.search import Solver
 from checks.asking.run import in_memory
-from policy.management.command import ACTIVE
+from policy.management.command import ACTIVE, policy_named
 
 
 class Command(AnalysisCommand):
@@ -29,8 +29,8 @@ class Command(AnalysisCommand):
     ) -> int:  # fmt: skip
         _, program = policy_named(environment, policy)
         check_words(program, goal)
-        statement = stated(program, goal, unless and f"not ({unless})")
+        claim = stated(program, goal, unless and f"not ({unless})")
         with in_memory(), self.progress("searching"), Solver(seconds) as solver:
-            found = proved(statement, solver)
+            found = proved(claim, solver)
         self.say(proof_lines(found, goal, program))
-        return status_of_proof(found)
+        return status_of([found])

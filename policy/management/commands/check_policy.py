@@ -10,7 +10,7 @@ from policy.errors import AuthzError, Unavailable
 from policy.files import Bundle, Unreadable, bundle_of_files
 from policy.language.source import PolicyRejected
 from policy.management import command
-from policy.models import DEFAULT_SLUG, Environment
+from policy.models import DEFAULT_SLUG
 from policy.publishing import deep_notices
 from policy.rules.program import Program
 
@@ -75,7 +75,7 @@ class Command(command.ServiceCommand):
             if deep:
                 self._check_deep(program, bundle, seconds, for_github)
             if against is not None:
-                self._compare(against, environment, program, allow, seconds)
+                command.refuse_more(against, environment, program, allow, seconds, self.stdout)
         except (AuthzError, Unavailable) as reason:
             raise CommandError(reason.message, returncode=2) from None
 
@@ -87,12 +87,6 @@ class Command(command.ServiceCommand):
             )
         if not is_whole:
             self.stderr.write(f"warning: not everything was checked within {seconds:g} seconds; see --seconds")
-
-    def _compare(self, against: str, environment: str, program: Program, allow: list[str], seconds: float) -> None:
-        if command.is_file(against):  # needs no database
-            command.refuse_more(against, Environment(slug=environment), program, allow, seconds, self.stdout)
-        else:
-            command.refuse_more(against, command.environment_named(environment), program, allow, seconds, self.stdout)
 
     def _annotate(self, lines):
         for line in lines:

@@ -105,5 +105,5 @@ class Command(command.PolicyCommand):
         """Refuse a policy that may grant more than the active one, and return the active one's number, 0 for none."""
         replaced = publishing.active_number(environment.pk) or 0
         with self.progress("comparing with the active policy"):
-            command.refuse_more(command.ACTIVE, environment, compile_text(text), allow, seconds, self.stdout)
+            command.refuse_more(command.ACTIVE, environment.slug, compile_text(text), allow, seconds, self.stdout)
         return replaced
