@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
+from typing import NamedTuple
 
 from checks.analysis.proofs import GoalPattern, GoalSlot, goal_of, sliced, slot_of
 from checks.analysis.search import (
@@ -38,6 +39,7 @@ from policy.values import ACTOR, PRIMITIVES, RESOURCE, STRING, Value
 ALLOW = "allow"
 DECISIONS = ALLOW, "has_permission"
 _ACTION, _RESOURCE = 1, 2  # places in `allow`
+_OTHER = "any other action"  # all that neither policy knows
 
 
 def derived(program: Program) -> frozenset[str]:
@@ -54,21 +56,8 @@ def proved(claim: Claim, solver: Solver, most: int = MOST_IDS) -> Finding:
 
 
 @dataclass(frozen=True)
-class Permission:
-    """Decisions of `allow` on resources of a type; without `action`, about names that neither policy knows for it."""
-
-    action: str | None
-    resource: str | None
-    arity: int
-
-    def __str__(self) -> str:
-        action = "any other action" if self.action is None else self.action
-        return f"{action} on {self.resource}" if self.resource else action
-
-
-@dataclass(frozen=True)
 class Difference:
-    permission: Permission
+    permission: str  # such as `read on Document`
     more: Finding
     less: Finding
 
@@ -79,7 +68,7 @@ class Difference:
 
 def compared(old: Program, new: Program, solver: Solver, most: int = MOST_IDS) -> list[Difference]:
     """Compare what two policies can allow, by permission; all others are the same, since no rule of them differs."""
-    claims = [(permission, *both_ways(old, new, goal)) for permission, goal in differing(old, new).items()]
+    claims = [(permission, *both_ways(old, new, goal)) for permission, goal in differing(old, new)]
     searched([claim for _, less, more in claims for claim in (more, less)], solver, most)
     return [Difference(permission, more.finding, less.finding) for permission, less, more in claims]
 
@@ -92,44 +81,45 @@ def both_ways(
     return Claim(*sides, never), Claim(*sides[::-1], never)
 
 
-def differing(old: Program, new: Program) -> dict[Permission, GoalPattern]:
-    """Return a goal for each permission that may differ."""
-    found: dict[Permission, GoalPattern] = {}
+def differing(old: Program, new: Program) -> list[tuple[str, GoalPattern]]:
+    """Return the permissions that may differ, such as `read on Document`, each with its goal."""
+    found: dict[tuple[str, str, int], GoalPattern] = {}
     for each in reached(old, new, [*(rule.head for rule in changed_rules(old, new)), *_changed_patterns(old, new)]):
         if each.atoms.predicate == ALLOW and each.atoms.types:
-            for permission, goal in _permissions_of(each.atoms, old, new):
-                known = found.get(permission, goal)
+            for permission, resource, goal in _permissions_of(each.atoms, old, new):
+                known = found.get((resource, permission, len(goal.slots)), goal)
                 slots = (GoalSlot(one.types | other.types, one.values) for one, other in zip(goal.slots, known.slots))
-                found[permission] = GoalPattern(ALLOW, tuple(slots))
-    return dict(sorted(found.items(), key=lambda item: (str(item[0].resource), str(item[0]))))
+                found[resource, permission, len(goal.slots)] = GoalPattern(ALLOW, tuple(slots))
+    return [(permission, goal) for (_, permission, _), goal in sorted(found.items(), key=lambda item: item[0])]
 
 
-def _permissions_of(atoms: AtomSet, *programs: Program) -> Iterator[tuple[Permission, GoalPattern]]:
+def _permissions_of(atoms: AtomSet, *programs: Program) -> Iterator[tuple[str, str, GoalPattern]]:
+    """Yield permissions by name and type of resource. One of them stands for all names that neither policy knows."""
     slots, arity = [GoalSlot(types) for types in atoms.types], len(atoms.types)
-    for resource in sorted(atoms.types[_RESOURCE]) if arity > _RESOURCE else [None]:
-        if resource is not None:
-            slots[_RESOURCE] = GoalSlot(frozenset((resource,)))
-        if arity <= _ACTION:
-            yield Permission(None, resource, arity), GoalPattern(ALLOW, tuple(slots))
-        elif (value := atoms.values[_ACTION]) is not None or STRING in atoms.types[_ACTION]:
+    for resource in sorted(atoms.types[_RESOURCE]) if arity > _RESOURCE else [""]:
+        slots[_RESOURCE:3] = [GoalSlot(frozenset((resource,)))] if resource else []
+        actions: dict[str, list[str]] = {} if arity > _ACTION else {_OTHER: []}
+        if arity > _ACTION and (value := atoms.values[_ACTION]) is not None:
+            actions = {value.id: [value.id]}
+        elif arity > _ACTION and STRING in atoms.types[_ACTION]:
             known = actions_on(resource, arity, *programs)
             others = frozenset().union(*(program.names for program in programs)) - known
             new = next(name for name in map("other{}".format, count(1)) if name not in others | known)
-            actions = {name: [name] for name in sorted(known)} | {None: [*others, new]}
-            for action, names in actions.items() if value is None else [(value.id, [value.id])]:
-                slots[_ACTION] = slot_of(Value(STRING, name) for name in names)
-                yield Permission(action, resource, arity), GoalPattern(ALLOW, tuple(slots))
+            actions = {name: [name] for name in known} | {_OTHER: [*others, new]}
+        for action, names in actions.items():
+            slots[_ACTION:2] = [slot_of(Value(STRING, name) for name in names)] if names else []
+            yield f"{action} on {resource}" if resource else action, resource, GoalPattern(ALLOW, tuple(slots))
 
 
-def actions_on(resource: str | None, arity: int, *programs: Program) -> set[str]:
+def actions_on(resource: str, arity: int, *programs: Program) -> set[str]:
     """Return the actions that the policies know on a type of resource: declared, or in the head of a rule."""
     found: set[str] = set()
     for program in programs:
-        known = program.types.get(resource or "")
-        found.update(program.global_permissions if resource is None else known.permissions if known else ())
+        known = program.types.get(resource)
+        found.update(known.permissions if known else () if resource else program.global_permissions)
         for rule in (rule for name in DECISIONS for rule in program.rules_by_predicate.get((name, arity), ())):
             action, *rest = rule.head.args[_ACTION:]
-            if isinstance(action, Value) and (resource is None or resource in types_of(rest[0], rule.types)):
+            if isinstance(action, Value) and (not resource or resource in types_of(rest[0], rule.types)):
                 found.add(action.id)
     return found
 
@@ -149,42 +139,65 @@ class NotAClaim(AuthzError):
     """The text is not an atom, or a condition, that the policy understands."""
 
 
+class GoalTerm(NamedTuple):
+    """An argument of a goal: a constant, or a variable, which may have a type."""
+
+    text: str
+    type: str | None = None
+    id: str | None = None
+
+
 def stated(program: Program, goal: str, condition: str = "") -> Claim:
     """Return the claim that a goal such as `allow(u: User, "read", Document{"plan"})` never holds with a condition.
 
     It is a predicate of its own: `claim_1(u: User, "read", d: Document) if allow(u, "read", d) and (not ...)`.
     """
-    head = _head_of(goal)
-    params, args = [], []
-    for place, param in enumerate(head.params):
-        type_name = ""
-        match param:
-            case ast.Literal(value):
-                name = str(value)
-            case ast.Parameter(ast.Variable(name), ast.Name(type_name)):
-                if type_name not in program.subtypes:
-                    raise NotAClaim(str(Unknown("type", type_name, "", tuple(sorted(program.types)))))
-            case ast.Variable(name):
-                pass
-            case _:
-                raise NotAClaim("`@current_unix_time` cannot be an argument of the goal")
-        args.append(f"any_{place}" if name == "_" else name)
-        params.append(f"{args[-1]}: {type_name}" if type_name else args[-1])
+    predicate, terms = _goal_terms(goal)
+    for _, type_name, value_id in terms:
+        if value_id is None and type_name is not None and type_name not in program.subtypes:
+            raise NotAClaim(str(Unknown("type", type_name, "", tuple(sorted(program.types)))))
     text, name = program.source.text, next(n for n in map("claim_{}".format, count(1)) if n not in program.predicates)
-    body = f"{head.predicate.text}({', '.join(args)})" + (f" and ({condition})" if condition else "")
+    params = ", ".join(
+        each.text if each.type is None or each.id is not None else f"{each.text}: {each.type}" for each in terms
+    )
+    body = f"{predicate}({', '.join(each.text for each in terms)})" + (f" and ({condition})" if condition else "")
     try:
-        extended = compile_text(f"{text}\n{name}({', '.join(params)}) if {body};\n")
+        extended = compile_text(f"{text}\n{name}({params}) if {body};\n")
     except PolicyRejected as reason:
         problems = [problem for problem in reason.problems if problem.span.start >= len(text)] or reason.problems
         raise NotAClaim(f"the claim is not valid: {problems[0].message}") from None
     for called in (each for rule in extended.rules if rule.origin.start > len(text) for each in atoms_of(rule.body)):
         if called.predicate not in extended.helpers:
             check_predicate(program, called.predicate)
-    rules = extended.rules_by_predicate.get((name, len(args)), ())
-    types = [frozenset().union(*(types_of(rule.head.args[n], rule.types) for rule in rules)) for n in range(len(args))]
+    rules = extended.rules_by_predicate.get((name, len(terms)), ())
+    types = [frozenset().union(*(types_of(rule.head.args[n], rule.types) for rule in rules)) for n in range(len(terms))]
     # The claim's own calls would make the policy accept more facts.
     part = sliced(replace(extended, accepted=program.accepted), goal_of(name, types))
-    return Claim(part, never=derived(program), shown=head.predicate.text)
+    return Claim(part, never=derived(program), shown=predicate)
+
+
+def _goal_terms(goal: str) -> tuple[str, list[GoalTerm]]:
+    """Return the predicate and the arguments of a goal."""
+    reason = ""
+    try:
+        items = parse(Source(f"{goal.strip().removesuffix(';')};")).items
+    except PolicyRejected as rejected:
+        items, reason = (), f": {rejected.problems[0].message}"
+    match items:
+        case (ast.Rule(head=head, body=None),):
+            return head.predicate.text, [_goal_term(param, place) for place, param in enumerate(head.params)]
+    raise NotAClaim(f'`{goal}` is not a goal{reason}. Write it as `allow(u: User, "read", d: Document)`.')
+
+
+def _goal_term(param: ast.Parameter | ast.Term, place: int) -> GoalTerm:
+    match param:
+        case ast.Literal(value):
+            return GoalTerm(str(value), value.type, value.id)
+        case ast.Parameter(ast.Variable(name), ast.Name(type_name)):
+            return GoalTerm(f"any_{place}" if name == "_" else name, type_name)
+        case ast.Variable(name):
+            return GoalTerm(f"any_{place}" if name == "_" else name)
+    raise NotAClaim("`@current_unix_time` cannot be an argument of the goal")
 
 
 def check_words(program: Program, goal: str) -> None:
@@ -194,27 +207,9 @@ def check_words(program: Program, goal: str) -> None:
 
 
 def unknown_words_of(program: Program, goal: str) -> list[str]:
-    head = _head_of(goal)
-    terms: list[tuple[str, str | None]] = []
-    for param in head.params:
-        match param:
-            case ast.Literal(value):
-                terms.append((value.type, value.id))
-            case ast.Parameter(_, type_name):
-                terms.append((type_name.text, None))
-    return list(advice(program, head.predicate.text, terms)) if len(terms) == len(head.params) else []
-
-
-def _head_of(goal: str) -> ast.Head:
-    reason = ""
-    try:
-        items = parse(Source(f"{goal.strip().removesuffix(';')};")).items
-    except PolicyRejected as rejected:
-        items, reason = (), f": {rejected.problems[0].message}"
-    match items:
-        case (ast.Rule(head=head, body=None),):
-            return head
-    raise NotAClaim(f'`{goal}` is not a goal{reason}. Write it as `allow(u: User, "read", d: Document)`.')
+    predicate, terms = _goal_terms(goal)
+    typed = [(each.type, each.id) for each in terms if each.type is not None]
+    return list(advice(program, predicate, typed)) if len(typed) == len(terms) else []
 
 
 def checked_never(program: Program, assertions: Sequence[Invariant]) -> list[AssertionOutcome]:
@@ -432,7 +427,7 @@ def _idle_rules(program: Program, solver: Solver) -> Iterator[Problem]:
     """Yield the rules without which every decision would be the same."""
     for origin in program.written:
         without = replace(program, rules=tuple(rule for rule in program.rules if rule.origin != origin))
-        goals = differing(program, without).values()
+        goals = [goal for _, goal in differing(program, without)]
         claims = [claim for goal in goals for claim in both_ways(program, without, goal, never=derived(program))]
         if extent := _nothing_against(claims, solver):
             yield _notice(origin, "this rule changes no decision", extent)

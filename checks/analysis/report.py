@@ -92,7 +92,9 @@ def compared_policies(
     """Compare two policies with names, for a command; return the lines of the report, and an exit status."""
     with in_memory(), Solver(seconds) as solver:
         found = compared(old[1], new[1], solver)
-    return list(comparison_lines(found, old, new)), status_of(d.more for d in found if str(d.permission) not in allowed)
+    return list(comparison_lines(found, old, new)), status_of(
+        each.more for each in found if each.permission not in allowed
+    )
 
 
 def deep_notices(program: Program, seconds: float) -> tuple[list[Problem], bool]:

@@ -51,7 +51,7 @@ def decided_by_one(program: Program) -> Iterator[tuple[Claim, Program]]:
 
 
 def _claims(holds: Program, fails: Program) -> Iterator[tuple[Claim, Program]]:
-    for goal in list(differing(holds, fails).values())[:1]:
+    for _, goal in differing(holds, fails)[:1]:
         yield Claim(sliced(holds, goal), sliced(fails, goal), derived(holds)), fails
 
 
