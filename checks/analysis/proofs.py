@@ -14,66 +14,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
 
+from policy.rules.changes import ArgumentSet, AtomSet, are_within, atom_set, narrowed, term_set
 from policy.rules.components import Components
 from policy.rules.flatten import PredicateKey, atoms_of, key_of, substituted, terms_of
 from policy.rules.program import Atom, Compare, Literal, Member, Not, Now, Program, Rule, Term, Types, Var
 from policy.values import INTEGER, Value
 
 MOST_GOALS = 60  # of one predicate in a slice; beyond that a single goal stands for all of its atoms
-
-
-class GoalSlot(NamedTuple):
-    """The possible values of an argument: these, or all values of the types. Without types, nothing is possible."""
-
-    types: Types
-    values: frozenset[Value] | None = None
-
-    @property
-    def only(self) -> Value | None:
-        return next(iter(self.values)) if self.values and len(self.values) == 1 else None
-
-    def meet(self, other: GoalSlot) -> GoalSlot:
-        """Return what is possible by both."""
-        types = self.types & other.types
-        lists = [each.values for each in (self, other) if each.values is not None]
-        return slot_of(v for v in frozenset.intersection(*lists) if v.type in types) if lists else GoalSlot(types)
-
-    def is_within(self, other: GoalSlot) -> bool:
-        if other.values is None:
-            return self.types <= other.types
-        return self.values is not None and self.values <= other.values
-
-
-def slot_of(values: Iterable[Value]) -> GoalSlot:
-    found = frozenset(values)
-    return GoalSlot(frozenset(value.type for value in found), found)
-
-
-def slot_of_term(term: Term, slots: Mapping[Var, GoalSlot]) -> GoalSlot:
-    match term:
-        case Var():
-            return slots[term]
-        case Value():
-            return slot_of([term])
-    return GoalSlot(frozenset((INTEGER,)))
-
-
-class GoalPattern(NamedTuple):
-    """A set of atoms of one predicate."""
-
-    predicate: str
-    slots: tuple[GoalSlot, ...]
-
-    @property
-    def key(self) -> PredicateKey:
-        return self.predicate, len(self.slots)
-
-
-def goal_of(predicate: str, args: Iterable[Value | Types]) -> GoalPattern:
-    """Return the goal of an atom whose arguments are values, or any value of some types."""
-    return GoalPattern(predicate, tuple(slot_of([arg]) if isinstance(arg, Value) else GoalSlot(arg) for arg in args))
 
 
 @dataclass(frozen=True)
@@ -85,8 +33,8 @@ class SlicedRule:
 
     head: Atom
     body: tuple[Literal, ...]
-    calls: tuple[GoalPattern | None, ...]
-    slots: Mapping[Var, GoalSlot] = field(hash=False)
+    calls: tuple[AtomSet | None, ...]
+    slots: Mapping[Var, ArgumentSet] = field(hash=False)
     inner: frozenset[Var]
 
     @property
@@ -100,11 +48,11 @@ class Slice:
     """What the goals lead to: for each goal the rules with its atoms as heads."""
 
     program: Program
-    goals: tuple[GoalPattern, ...]
-    rules: Mapping[GoalPattern, tuple[SlicedRule, ...]]
+    goals: tuple[AtomSet, ...]
+    rules: Mapping[AtomSet, tuple[SlicedRule, ...]]
 
     @property
-    def goal(self) -> GoalPattern:
+    def goal(self) -> AtomSet:
         return self.goals[0]
 
     @cached_property
@@ -116,8 +64,8 @@ class Slice:
         return {term for rule in self.all_rules for literal in (rule.head, *rule.body) for term in terms_of(literal)}
 
     @cached_property
-    def slots(self) -> set[GoalSlot]:
-        return {slot for goal in self.rules for slot in goal.slots} | {
+    def slots(self) -> set[ArgumentSet]:
+        return {slot for goal in self.rules for slot in goal.args} | {
             slot for rule in self.all_rules for slot in rule.slots.values()
         }
 
@@ -136,20 +84,20 @@ class Slice:
     def reads_time(self) -> bool:
         return Now() in self.terms
 
-    def accepted(self, goal: GoalPattern) -> Iterator[tuple[GoalSlot, ...]]:
+    def accepted(self, goal: AtomSet) -> Iterator[tuple[ArgumentSet, ...]]:
         """Yield the parts of the goal of which the policy accepts facts."""
         for pattern in self.program.accepted.get(goal.key, ()):
-            met = tuple(slot.meet(GoalSlot(types)) for slot, types in zip(goal.slots, pattern))
+            met = tuple(slot.meet(ArgumentSet(types)) for slot, types in zip(goal.args, pattern))
             if all(slot.types for slot in met):
                 yield met
 
-    def called(self, goal: GoalPattern) -> list[GoalPattern]:
+    def called(self, goal: AtomSet) -> list[AtomSet]:
         return [call for rule in self.rules[goal] for call in rule.calls if call is not None]
 
 
-def sliced(program: Program, *goals: GoalPattern) -> Slice:
+def sliced(program: Program, *goals: AtomSet) -> Slice:
     slicing = _Slicing(program)
-    found: dict[GoalPattern, tuple[SlicedRule, ...]] = {}
+    found: dict[AtomSet, tuple[SlicedRule, ...]] = {}
     waiting = list(goals)
     while waiting:
         goal = waiting.pop()
@@ -163,22 +111,16 @@ def sliced(program: Program, *goals: GoalPattern) -> Slice:
 class _Slicing:
     def __init__(self, program: Program):
         self.program = program
-        self.of_predicate: dict[PredicateKey, set[GoalPattern]] = defaultdict(set)
-        self.widened: dict[PredicateKey, GoalPattern] = {}
+        self.of_predicate: dict[PredicateKey, set[AtomSet]] = defaultdict(set)
+        self.widened: dict[PredicateKey, AtomSet] = {}
 
-    def specialised(self, rule: Rule, goal: GoalPattern) -> SlicedRule | None:
+    def specialised(self, rule: Rule, goal: AtomSet) -> SlicedRule | None:
         """Return the rule for the goal's atoms; None if it has none of them as its head."""
+        known = narrowed(rule, rule.head, goal)
         literals = [literal for literal in rule.body if not _is_void(literal, rule)]
         uses = Counter(term for literal in (rule.head, *literals) for term in set(terms_of(literal)))
-        slots = {name: GoalSlot(types) for name, types in rule.types.items() if name in uses}
-        lists = [(each.variable, slot_of(each.values)) for each in literals if isinstance(each, Member)]
-        for term, slot in (*zip(rule.head.args, goal.slots), *lists):
-            met = slot_of_term(term, slots).meet(slot)
-            if not met.types:
-                return None
-            if isinstance(term, Var):
-                slots[term] = met
-        if not all(slot.types for slot in slots.values()):
+        slots = {name: slot for name, slot in (known or {}).items() if name in uses}
+        if known is None or not all(slot.types for slot in slots.values()):
             return None
         only = {name: slot.only for name, slot in slots.items() if slot.only is not None}
         left = {name: slot for name, slot in slots.items() if name not in only}
@@ -188,17 +130,16 @@ class _Slicing:
         calls = tuple(self._call(atom, left) if (atom := atom_of(lit)) else None for lit in body)
         return SlicedRule(_in_atom(rule.head, only), body, calls, left, inner)
 
-    def _call(self, atom: Atom, slots: Mapping[Var, GoalSlot]) -> GoalPattern:
+    def _call(self, atom: Atom, slots: Mapping[Var, ArgumentSet]) -> AtomSet:
         """Return the goal of an atom, or one that covers it if there are too many of its predicate."""
-        key = key_of(atom)
-        goal = GoalPattern(atom.predicate, tuple(slot_of_term(term, slots) for term in atom.args))
-        goals = self.of_predicate[key]
-        if key not in self.widened and goal not in goals and len(goals) >= MOST_GOALS:
-            patterns = self.program.types_by_predicate.get(key, ())
-            types = [frozenset().union(*each) for each in zip(*patterns)] or [slot.types for slot in goal.slots]
-            self.widened[key] = goal_of(atom.predicate, types)
+        goal = atom_set(atom, slots)
+        goals = self.of_predicate[goal.key]
+        if goal.key not in self.widened and goal not in goals and len(goals) >= MOST_GOALS:
+            patterns = self.program.types_by_predicate.get(goal.key, ())
+            types = [frozenset().union(*each) for each in zip(*patterns)] or goal.types
+            self.widened[goal.key] = AtomSet.of(goal.predicate, types)
         goals.add(goal)
-        return self.widened.get(key, goal)
+        return self.widened.get(goal.key, goal)
 
 
 def _is_void(literal: Literal, rule: Rule) -> bool:
@@ -295,7 +236,7 @@ def is_contained(one: Slice, other: Slice) -> bool:
 
 
 # Which slice's goal is contained in the other's: its index, its goal and the other's goal.
-_Pair = tuple[int, GoalPattern, GoalPattern]
+_Pair = tuple[int, AtomSet, AtomSet]
 
 
 @dataclass
@@ -313,12 +254,13 @@ class _Containment:
                 self.failed.add(pair)
         return pair not in self.failed
 
-    def _holds(self, side: int, goal: GoalPattern, wider: GoalPattern) -> bool:
+    def _holds(self, side: int, goal: AtomSet, wider: AtomSet) -> bool:
         one, other = self.sides[side], self.sides[1 - side]
         accepted = list(other.accepted(wider)) if goal.key == wider.key else []
         return (
-            _are_within(goal.slots, wider.slots)
-            and all(any(_are_within(slots, each) for each in accepted) for slots in one.accepted(goal))
+            len(goal.args) == len(wider.args)
+            and are_within(goal.args, wider.args)
+            and all(any(are_within(slots, each) for each in accepted) for slots in one.accepted(goal))
             and all(any(self._covers(side, each, rule) for each in other.rules[wider]) for rule in one.rules[goal])
         )
 
@@ -351,7 +293,7 @@ class _Containment:
         helpers = self.sides[0].program.helpers | self.sides[1].program.helpers
         return type(one) is type(other) and (len(names) == 1 or names <= helpers)
 
-    def _calls(self, side: int, literal: Literal, call: GoalPattern | None, wanted: GoalPattern | None) -> bool:
+    def _calls(self, side: int, literal: Literal, call: AtomSet | None, wanted: AtomSet | None) -> bool:
         if call is None or wanted is None:
             return True
         return self.assume((1 - side, wanted, call) if isinstance(literal, Not) else (side, call, wanted))
@@ -367,14 +309,10 @@ def _matched(general: Sequence[Term], terms: Sequence[Term], by: Mapping[Var, Te
 
 def _fits(name: Var, term: Term, general: SlicedRule, rule: SlicedRule) -> bool:
     """Return whether a variable of the general rule may stand for the rule's term."""
-    slot = slot_of_term(term, rule.slots)
+    slot = term_set(term, rule.slots)
     if name in general.inner or term in rule.inner:
         return name in general.inner and term in rule.inner and general.slots[name] == slot
     return slot.is_within(general.slots[name])
-
-
-def _are_within(some: Sequence[GoalSlot], others: Sequence[GoalSlot]) -> bool:
-    return len(some) == len(others) and all(map(GoalSlot.is_within, some, others))
 
 
 # ---- bounds ----------------------------------------------------------------------------------------------------------
@@ -390,7 +328,7 @@ def bound_of(holds: Slice, fails: Slice | None) -> Bound | None:
     literals = [literal for part in slices for rule in part.all_rules for literal in rule.body]
     if isolation(slices)[INTEGER] and any(isinstance(lit, Compare) and lit.operator in "<=>=" for lit in literals):
         return None  # numbers that no fact mentions lie between those that facts mention: leaving facts out adds some
-    found = Counter(name for slot in holds.goal.slots if slot.values is None for name in slot.types)
+    found = Counter(name for slot in holds.goal.args if slot.values is None for name in slot.types)
     try:
         found += _Walk(holds).ids(holds.goal, True, False)
         if fails:
@@ -406,9 +344,9 @@ class _Walk:
     def __init__(self, part: Slice):
         self.part = part
         self.components = Components(part.called)
-        self.known: dict[tuple[GoalPattern, bool, bool], Bound] = {}
+        self.known: dict[tuple[AtomSet, bool, bool], Bound] = {}
 
-    def ids(self, goal: GoalPattern, is_true: bool, is_scoped: bool) -> Bound:
+    def ids(self, goal: AtomSet, is_true: bool, is_scoped: bool) -> Bound:
         """Return the bound for the goal to be true, or false; `is_scoped` within the scope of a "for all"."""
         is_recursive = self.components.number(goal) is not None
         if is_recursive and is_true:

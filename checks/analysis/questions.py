@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import NamedTuple
 
-from checks.analysis.proofs import GoalPattern, GoalSlot, goal_of, sliced, slot_of
+from checks.analysis.proofs import sliced
 from checks.analysis.search import (
     MOST_IDS,
     REQUEST_MEMORY,
@@ -30,7 +30,7 @@ from policy.language import ast, parse
 from policy.language.source import PolicyRejected, Problem, Source, Span
 from policy.publishing import AssertionOutcome
 from policy.rules import compile_text
-from policy.rules.changes import AtomSet, changed_rules, reached
+from policy.rules.changes import ArgumentSet, AtomSet, changed_rules, reached
 from policy.rules.components import reachable
 from policy.rules.flatten import atoms_of, key_of
 from policy.rules.program import Atom, Invariant, Program, types_of
@@ -74,30 +74,30 @@ def compared(old: Program, new: Program, solver: Solver, most: int = MOST_IDS) -
 
 
 def both_ways(
-    old: Program, new: Program, goal: GoalPattern, other: GoalPattern | None = None, never: frozenset[str] = frozenset()
+    old: Program, new: Program, goal: AtomSet, other: AtomSet | None = None, never: frozenset[str] = frozenset()
 ) -> tuple[Claim, Claim]:
     """Return the claims that each goal holds only where the other does."""
     sides = sliced(old, goal), sliced(new, other or goal)
     return Claim(*sides, never), Claim(*sides[::-1], never)
 
 
-def differing(old: Program, new: Program) -> list[tuple[str, GoalPattern]]:
+def differing(old: Program, new: Program) -> list[tuple[str, AtomSet]]:
     """Return the permissions that may differ, such as `read on Document`, each with its goal."""
-    found: dict[tuple[str, str, int], GoalPattern] = {}
+    found: dict[tuple[str, str, int], AtomSet] = {}
     for each in reached(old, new, [*(rule.head for rule in changed_rules(old, new)), *_changed_patterns(old, new)]):
         if each.atoms.predicate == ALLOW and each.atoms.types:
             for permission, resource, goal in _permissions_of(each.atoms, old, new):
-                known = found.get((resource, permission, len(goal.slots)), goal)
-                slots = (GoalSlot(one.types | other.types, one.values) for one, other in zip(goal.slots, known.slots))
-                found[resource, permission, len(goal.slots)] = GoalPattern(ALLOW, tuple(slots))
+                known = found.get((resource, permission, len(goal.args)), goal)
+                slots = (ArgumentSet(one.types | other.types, one.values) for one, other in zip(goal.args, known.args))
+                found[resource, permission, len(goal.args)] = AtomSet(ALLOW, tuple(slots))
     return [(permission, goal) for (_, permission, _), goal in sorted(found.items(), key=lambda item: item[0])]
 
 
-def _permissions_of(atoms: AtomSet, *programs: Program) -> Iterator[tuple[str, str, GoalPattern]]:
+def _permissions_of(atoms: AtomSet, *programs: Program) -> Iterator[tuple[str, str, AtomSet]]:
     """Yield permissions by name and type of resource. One of them stands for all names that neither policy knows."""
-    slots, arity = [GoalSlot(types) for types in atoms.types], len(atoms.types)
+    slots, arity = [ArgumentSet(types) for types in atoms.types], len(atoms.types)
     for resource in sorted(atoms.types[_RESOURCE]) if arity > _RESOURCE else [""]:
-        slots[_RESOURCE:3] = [GoalSlot(frozenset((resource,)))] if resource else []
+        slots[_RESOURCE:3] = [ArgumentSet(frozenset((resource,)))] if resource else []
         actions: dict[str, list[str]] = {} if arity > _ACTION else {_OTHER: []}
         if arity > _ACTION and (value := atoms.values[_ACTION]) is not None:
             actions = {value.id: [value.id]}
@@ -107,8 +107,8 @@ def _permissions_of(atoms: AtomSet, *programs: Program) -> Iterator[tuple[str, s
             new = next(name for name in map("other{}".format, count(1)) if name not in others | known)
             actions = {name: [name] for name in known} | {_OTHER: [*others, new]}
         for action, names in actions.items():
-            slots[_ACTION:2] = [slot_of(Value(STRING, name) for name in names)] if names else []
-            yield f"{action} on {resource}" if resource else action, resource, GoalPattern(ALLOW, tuple(slots))
+            slots[_ACTION:2] = [ArgumentSet.of(Value(STRING, name) for name in names)] if names else []
+            yield f"{action} on {resource}" if resource else action, resource, AtomSet(ALLOW, tuple(slots))
 
 
 def actions_on(resource: str, arity: int, *programs: Program) -> set[str]:
@@ -129,7 +129,7 @@ def _changed_patterns(old: Program, new: Program) -> Iterator[AtomSet]:
     for side, other in ((old, new), (new, old)):
         for key, patterns in side.accepted.items():
             known = other.accepted.get(key, ())
-            yield from (AtomSet(key[0], types, (None,) * key[1]) for types in patterns if types not in known)
+            yield from (AtomSet.of(key[0], types) for types in patterns if types not in known)
 
 
 # ---- proving a claim -----------------------------------------------------------------------------------------------
@@ -172,7 +172,7 @@ def stated(program: Program, goal: str, condition: str = "") -> Claim:
     rules = extended.rules_by_predicate.get((name, len(terms)), ())
     types = [frozenset().union(*(types_of(rule.head.args[n], rule.types) for rule in rules)) for n in range(len(terms))]
     # The claim's own calls would make the policy accept more facts.
-    part = sliced(replace(extended, accepted=program.accepted), goal_of(name, types))
+    part = sliced(replace(extended, accepted=program.accepted), AtomSet.of(name, types))
     return Claim(part, never=derived(program), shown=predicate)
 
 
@@ -325,7 +325,7 @@ def _exclude(way: Way, writer: ProgramWriter) -> None:
                     terms.append(str(writer.universe.numbers[value]))
                 else:
                     terms.append(f"X{place}")
-                    domains.append(writer.domain(GoalSlot(frozenset((value.type,))), terms[-1]))
+                    domains.append(writer.domain(ArgumentSet(frozenset((value.type,))), terms[-1]))
             atoms = [writer.atom(present, key_of(fact), terms), f"not {writer.atom(absent, key_of(fact), terms)}"]
             kinds.append(f"kind{len(writer.lines)}")
             writer.add(f"{kinds[-1]} :- {', '.join([*atoms, *domains])}.")
@@ -389,11 +389,11 @@ def _unused_roles(program: Program, names: DeclaredNames) -> Iterator[Problem]:
     """Yield the roles that no rule on which a decision depends asks for."""
     everything = program.subtypes[ACTOR] | program.subtypes[RESOURCE]
     arities = [arity for name, arity in program.rules_by_predicate if name == ALLOW and arity <= 3]
-    goals = [goal_of(ALLOW, [everything, frozenset((STRING,)), everything][:arity]) for arity in arities]
+    goals = [AtomSet.of(ALLOW, [everything, frozenset((STRING,)), everything][:arity]) for arity in arities]
     asked = [goal for goal in sliced(program, *goals).rules if goal.key == ("has_role", 3)]
     for (block, keyword, name), span in names.items():
-        wanted = goal_of("has_role", [everything, Value(STRING, name), frozenset((block,))])
-        met = (map(GoalSlot.meet, goal.slots, wanted.slots) for goal in asked)
+        wanted = AtomSet.of("has_role", [everything, Value(STRING, name), frozenset((block,))])
+        met = (map(ArgumentSet.meet, goal.args, wanted.args) for goal in asked)
         if keyword == "roles" and not any(all(slot.types for slot in slots) for slots in met):
             yield _notice(span, f'the role "{name}" grants nothing', "proved")
 
@@ -401,7 +401,7 @@ def _unused_roles(program: Program, names: DeclaredNames) -> Iterator[Problem]:
 def _permissions(program: Program, names: DeclaredNames, solver: Solver) -> Iterator[Problem]:
     """Yield the permissions that nobody can have, and those that everybody has who has another one."""
     goals = {
-        (block, name): goal_of(ALLOW, [program.subtypes[ACTOR], Value(STRING, name), frozenset((block,))])
+        (block, name): AtomSet.of(ALLOW, [program.subtypes[ACTOR], Value(STRING, name), frozenset((block,))])
         for block, keyword, name in names
         if keyword == "permissions"
     }

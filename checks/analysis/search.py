@@ -17,11 +17,12 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from checks.analysis.proofs import Bound, GoalPattern, GoalSlot, Slice, SlicedRule, bound_of, is_contained, isolation
+from checks.analysis.proofs import Bound, Slice, SlicedRule, bound_of, is_contained, isolation
 from checks.asking import run
 from checks.asking.question import Asked, question_about
 from checks.asking.snapshot import FactsAlone, fact_of_atom
 from policy.errors import AuthzError
+from policy.rules.changes import ArgumentSet, AtomSet
 from policy.rules.flatten import PredicateKey, key_of, terms_of
 from policy.rules.program import Atom, Compare, Not, Now, Program, Term
 from policy.values import BOOLEAN, INTEGER, STRING, Value
@@ -82,7 +83,7 @@ class Universe:
             isolated.update(Value(name, each) for each in others)
         return cls(tuple(sorted(chosen | isolated, key=_order)), free, frozenset(isolated), now)
 
-    def within(self, slot: GoalSlot) -> list[int]:
+    def within(self, slot: ArgumentSet) -> list[int]:
         """Return the numbers of the slot's values."""
         if slot.values is not None:
             return sorted(self.numbers[value] for value in slot.values)
@@ -142,7 +143,7 @@ class ProgramWriter:
     def ground(self, prefix: str, fact: Atom) -> str:
         return self.atom(prefix, key_of(fact), [self.universe.numbers[arg] for arg in values_of(fact)])
 
-    def domain(self, slot: GoalSlot, term: str, in_facts: bool = False) -> str:
+    def domain(self, slot: ArgumentSet, term: str, in_facts: bool = False) -> str:
         """Return the atom that the term is one of the slot's values, or of those that facts may have."""
         isolated = {self.universe.numbers[value] for value in self.universe.isolated} if in_facts else set()
         numbers = tuple(number for number in self.universe.within(slot) if number not in isolated)
@@ -207,7 +208,7 @@ class ProgramWriter:
                 terms = variables_for(slots)
                 domains = [self.domain(slot, term, in_facts=True) for slot, term in zip(slots, terms)]
                 self.add(f"{{ {self.atom('f', goal.key, terms)} }} :- {', '.join(domains)}.")
-            terms = variables_for(goal.slots)
+            terms = variables_for(goal.args)
             true, stored = (self.atom(prefix, goal.key, terms) for prefix in "fs")
             self.add(f"#minimize {{ {_UNLIKELY.get(goal.predicate, 1)}@1,{true} : {true}, not {stored} }}.")
             self.add(f"#minimize {{ 1@1,{stored} : {stored}, not {true} }}.")
@@ -234,7 +235,7 @@ class ProgramWriter:
         if not later:
             self.add(f"now({now}).")
             return
-        integers = self.universe.within(GoalSlot(frozenset((INTEGER,))))
+        integers = self.universe.within(ArgumentSet(frozenset((INTEGER,))))
         self.add(f"1 {{ now({';'.join(str(number) for number in integers if number >= now)}) }} 1.")
         self.add(f"#minimize {{ 20@1,later : not now({now}); 5@1,now : used({now}) }}.")
         self.add("#show now/1.")
@@ -247,20 +248,20 @@ class ProgramWriter:
 
     # ---- goals ---------------------------------------------------------------------------------------------
 
-    def chosen_goal(self, goal: GoalPattern) -> str:
+    def chosen_goal(self, goal: AtomSet) -> str:
         """Let one atom of the goal be chosen, and return it in terms of variables."""
-        terms = variables_for(goal.slots)
+        terms = variables_for(goal.args)
         chosen = applied("goal", terms)
-        domains = [self.domain(slot, term, in_facts=True) for slot, term in zip(goal.slots, terms)]
+        domains = [self.domain(slot, term, in_facts=True) for slot, term in zip(goal.args, terms)]
         self.add(f"1 {{ {chosen} : {', '.join(domains)} }} 1.")
         self.add(f"#show goal/{len(terms)}.")
         for term in terms:
             self.add(f"used({term}) :- {chosen}.")
         return chosen
 
-    def wanted(self, prefix: str, goal: GoalPattern) -> str:
+    def wanted(self, prefix: str, goal: AtomSet) -> str:
         """Return the goal's atom for the chosen one, with its own constants."""
-        only = [slot.only for slot in goal.slots]
+        only = [slot.only for slot in goal.args]
         terms = [
             term if value is None else self.universe.numbers[value] for term, value in zip(variables_for(only), only)
         ]
@@ -492,7 +493,7 @@ class Claim:
     def replay(self, witness: Witness) -> None:
         """Raise `EngineDisagrees` unless the engine finds the same."""
         for part, expected in zip(self.slices, (True, False)):
-            args = tuple(slot.only or arg for slot, arg in zip(part.goal.slots, witness.atom.args))
+            args = tuple(slot.only or arg for slot, arg in zip(part.goal.args, witness.atom.args))
             asked = Atom(part.goal.predicate, args)
             if holds(part.program, witness.facts, asked, witness.now) != expected:
                 raise EngineDisagrees(replace(witness, atom=asked), expected)

@@ -14,7 +14,17 @@ from checks.explain.cases import ANY, Goal
 from checks.explain.tree import shown_atom
 from facts.keyset_pages import ChangedFacts
 from policy.language.source import NOWHERE
-from policy.rules.changes import AtomSet, Origins, Reached, changed_facts, changed_rules, head_of, reached, united
+from policy.rules.changes import (
+    AtomSet,
+    Origins,
+    Reached,
+    changed_facts,
+    changed_rules,
+    head_of,
+    reached,
+    signature_set,
+    united,
+)
 from policy.rules.flatten import terms_of
 from policy.rules.program import Atom, Now, Program, Rule, Signature
 from policy.values import PRIMITIVES, STRING, Value
@@ -130,7 +140,7 @@ def kinds_of(found: Iterable[Reached], programs: tuple[Program, Program]) -> tup
     hidden = {("has_permission", arity) for arity in (2, 3) if all(_is_default(each, arity) for each in programs)}
     kinds: dict[tuple, QuestionKind] = {}
     for each in found:
-        predicate, types, _ = each.atoms
+        predicate, types = each.atoms.predicate, each.atoms.types
         is_named = any(predicate in program.predicates for program in programs)
         if is_named and (predicate, len(types)) not in hidden:
             for kind in _question_kinds_of(each):
@@ -154,7 +164,7 @@ def _is_default(program: Program, arity: int) -> bool:
 
 
 def _question_kinds_of(found: Reached) -> Iterator[QuestionKind]:
-    predicate, types, values = found.atoms
+    predicate, types, values = found.atoms.predicate, found.atoms.types, found.atoms.values
     for concrete in islice(product(*map(sorted, types)), MOST_KINDS + 1):
         if predicate != DECISION or concrete[1:2] == (STRING,):  # an action is asked for by name
             yield QuestionKind(predicate, concrete, values, found.origins)
@@ -240,13 +250,12 @@ class AccessKind:
 def access_kinds(program: Program, numbers: Iterable[Signature]) -> list[AccessKind]:
     """Return the kinds that may hold, by facts of these signatures and by rules that need no facts."""
     free = [head_of(rule) for rule in program.rules if not any(isinstance(each, Atom) for each in rule.body)]
-    found = reached(program, program, [*map(AtomSet.of, numbers), *free])
+    found = reached(program, program, [*map(signature_set, numbers), *free])
     return _kinds_of([each._replace(origins=(None, None, None)) for each in found if _is_decision(each)], [program], [])
 
 
 def _is_decision(found: Reached) -> bool:
-    predicate, types, _ = found.atoms
-    return predicate == DECISION and len(types) == 3 and STRING in types[1]
+    return found.atoms.key == (DECISION, 3) and STRING in found.atoms.types[1]
 
 
 # ---- kinds that differ between two ---------------------------------------------------------------------------------
@@ -256,7 +265,7 @@ def kinds_that_differ(
     old: Program, new: Program, changes: Sequence[ChangedFacts], numbers: Iterable[Signature], clock: bool
 ) -> list[AccessKind]:
     """Return the kinds that may differ, because of facts or the policy, or (with `clock`) because of the time."""
-    starts: list[tuple[AtomSet, ChangedFacts | None]] = [(AtomSet.of(each.signature), each) for each in changes]
+    starts: list[tuple[AtomSet, ChangedFacts | None]] = [(signature_set(each.signature), each) for each in changes]
     starts += [(each.head, None) for each in changed_rules(old, new)]
     starts += [(each.head, None) for each in changed_facts(old, new, numbers)]
     if clock:
@@ -296,9 +305,10 @@ def _kinds_of(
 
 
 def _keyed(found: Iterable[Reached]) -> Iterator[tuple[_Key, tuple[Origins, ...]]]:
-    for (_, types, values), origins in found:
-        for actor, resource in product(types[0], types[2]):
-            yield (actor, values[1].id if values[1] else None, resource), origins
+    for atoms, origins in found:
+        action = atoms.values[1]
+        for actor, resource in product(atoms.types[0], atoms.types[2]):
+            yield (actor, action.id if action else None, resource), origins
 
 
 def _names(origins: Iterable[_Key], programs: Sequence[Program]) -> dict[tuple[str, str], set[str]]:

@@ -16,34 +16,112 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from policy.rules.flatten import atoms_of, key_of
-from policy.rules.program import Atom, Literal, Member, Not, Now, Program, Rule, Signature, Term, Types, Var, types_of
+from policy.rules.flatten import PredicateKey, atoms_of, key_of
+from policy.rules.program import Atom, Literal, Member, Not, Program, Rule, Signature, Term, Types, Var
 from policy.values import INTEGER, Value
 
 MOST_ATOM_SETS = 200  # of one predicate; beyond that they are widened to a single set that covers them all
 MOST_ORIGINS = 50  # of one argument; beyond that it may be any value
 
 
-class AtomSet(NamedTuple):
-    """A set of atoms of a predicate: for each argument the possible types, and its only value or None."""
+# ---- Sets of atoms --------------------------------------------------------------------------------------------
 
-    predicate: str
-    types: tuple[Types, ...]
-    values: tuple[Value | None, ...]
+
+class ArgumentSet(NamedTuple):
+    """The possible values of an argument: these, or all values of the types. Without types, nothing is possible."""
+
+    types: Types
+    values: frozenset[Value] | None = None
 
     @classmethod
-    def of(cls, signature: Signature) -> AtomSet:
-        """Return all atoms of a signature."""
-        types = tuple([frozenset((name,)) for name in signature.types])
-        return cls(signature.predicate, types, (None,) * len(types))
+    def of(cls, values: Iterable[Value]) -> ArgumentSet:
+        found = frozenset(values)
+        return cls(frozenset(value.type for value in found), found)
 
-    def covers(self, other: AtomSet) -> bool:
-        return (
-            self.predicate == other.predicate
-            and len(self.types) == len(other.types)
-            and all(mine >= theirs for mine, theirs in zip(self.types, other.types))
-            and all(mine in (None, theirs) for mine, theirs in zip(self.values, other.values))
-        )
+    @property
+    def only(self) -> Value | None:
+        return next(iter(self.values)) if self.values and len(self.values) == 1 else None
+
+    def meet(self, other: ArgumentSet) -> ArgumentSet:
+        """Return what is possible by both."""
+        types = self.types & other.types
+        lists = [each.values for each in (self, other) if each.values is not None]
+        if not lists:
+            return ArgumentSet(types)
+        return ArgumentSet.of(value for value in frozenset.intersection(*lists) if value.type in types)
+
+    def is_within(self, other: ArgumentSet) -> bool:
+        if other.values is None:
+            return self.types <= other.types
+        return self.values is not None and self.values <= other.values
+
+
+class AtomSet(NamedTuple):
+    """A set of atoms of one predicate."""
+
+    predicate: str
+    args: tuple[ArgumentSet, ...]
+
+    @classmethod
+    def of(cls, predicate: str, args: Iterable[Value | Types]) -> AtomSet:
+        """Return the atoms whose arguments are these values, or any value of some types."""
+        sets = (ArgumentSet.of([arg]) if isinstance(arg, Value) else ArgumentSet(arg) for arg in args)
+        return cls(predicate, tuple(sets))
+
+    @property
+    def key(self) -> PredicateKey:
+        return self.predicate, len(self.args)
+
+    @property
+    def types(self) -> tuple[Types, ...]:
+        return tuple([arg.types for arg in self.args])
+
+    @property
+    def values(self) -> tuple[Value | None, ...]:
+        """Return for each argument its only value, if it has one."""
+        return tuple([arg.only for arg in self.args])
+
+    def is_within(self, other: AtomSet) -> bool:
+        return self.key == other.key and are_within(self.args, other.args)
+
+
+def are_within(some: Iterable[ArgumentSet], others: Iterable[ArgumentSet]) -> bool:
+    return all(map(ArgumentSet.is_within, some, others))
+
+
+def signature_set(signature: Signature) -> AtomSet:
+    """Return all atoms of a signature."""
+    return AtomSet.of(signature.predicate, [frozenset((name,)) for name in signature.types])
+
+
+def atom_set(atom: Atom, known: Mapping[Var, ArgumentSet]) -> AtomSet:
+    """Return what an atom may be, by what is known of its variables."""
+    return AtomSet(atom.predicate, tuple([term_set(term, known) for term in atom.args]))
+
+
+def term_set(term: Term, known: Mapping[Var, ArgumentSet]) -> ArgumentSet:
+    match term:
+        case Var():
+            return known[term]
+        case Value():
+            return ArgumentSet.of([term])
+    return ArgumentSet(frozenset((INTEGER,)))
+
+
+def narrowed(rule: Rule, atom: Atom, atoms: AtomSet) -> dict[Var, ArgumentSet] | None:
+    """Return what the rule's variables may be if an atom of the rule is in the set; None if it cannot be."""
+    known = {name: ArgumentSet(types) for name, types in rule.types.items()}
+    lists = [(each.variable, ArgumentSet.of(each.values)) for each in rule.body if isinstance(each, Member)]
+    for term, allowed in (*zip(atom.args, atoms.args), *lists):
+        met = term_set(term, known).meet(allowed)
+        if not met.types:
+            return None
+        if isinstance(term, Var):
+            known[term] = met
+    return known
+
+
+# ---- rules that differ ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +134,6 @@ class Changed:
     is_new: bool
     head: AtomSet
     rule: Rule | None = None
-
-
-# ---- rules that differ ---------------------------------------------------------------------------------------
 
 
 def changed_rules(old: Program, new: Program) -> list[Changed]:
@@ -81,7 +156,7 @@ def changed_facts(old: Program, new: Program, stored: Iterable[Signature]) -> li
     for each in stored:
         is_old, is_new = (program.accepts(each.predicate, each.types) for program in (old, new))
         if is_old != is_new:
-            found.append(Changed(is_new, AtomSet.of(each)))
+            found.append(Changed(is_new, signature_set(each)))
     return found
 
 
@@ -95,15 +170,15 @@ def _retyped(old: Rule, new: Rule) -> Iterator[Changed]:
         after = new.types[variable]
         if before == after:
             continue
-        either = {name: types | new.types[name] for name, types in old.types.items()}
+        either = {name: ArgumentSet(types | new.types[name]) for name, types in old.types.items()}
         if variable in old.head.args:
-            either[variable] = before ^ after
-        head = _atom_set(old.head, either, {})
+            either[variable] = ArgumentSet(before ^ after)
+        head = atom_set(old.head, either)
         yield from (Changed(False, head, old), Changed(True, head, new))
 
 
 def head_of(rule: Rule) -> AtomSet:
-    return _atom_set(rule.head, rule.types, {})
+    return atom_set(rule.head, {name: ArgumentSet(types) for name, types in rule.types.items()})
 
 
 class _Written:
@@ -164,27 +239,26 @@ def reached(old: Program, new: Program, starts: Sequence[AtomSet]) -> list[Reach
     waiting = [Reached(start, _own_origins(index, start)) for index, start in enumerate(starts)]
     while waiting:
         each = waiting.pop()
-        key = (each.atoms.predicate, len(each.atoms.types))
-        merged = _merged(found[key], each)
+        merged = _merged(found[each.atoms.key], each)
         if merged is not None:
-            derived = (_derived(rule, atom, merged) for rule, atom in callers.get(key, ()))
+            derived = (_derived(rule, atom, merged) for rule, atom in callers.get(each.atoms.key, ()))
             waiting += (more for more in derived if more is not None)
     return [Reached(*item) for sets in found.values() for item in sets.items()]
 
 
 def _own_origins(index: int, start: AtomSet) -> tuple[Origins, ...]:
-    return tuple(frozenset({(index, place)}) for place in range(len(start.types)))
+    return tuple(frozenset({(index, place)}) for place in range(len(start.args)))
 
 
 def _merged(known: dict[AtomSet, tuple[Origins, ...]], each: Reached) -> Reached | None:
     """Add `each` to the known sets of its predicate, merged with those it covers; None if that adds nothing."""
     atoms, origins = each
-    wider = next((other for other in known if other.covers(atoms)), None)
+    wider = next((other for other in known if atoms.is_within(other)), None)
     if wider is None:
         wider = atoms if len(known) < MOST_ATOM_SETS else _union([*known, atoms])
     if wider in known and united(origins, known[wider]) == known[wider]:
         return None
-    for other in [other for other in known if wider.covers(other)]:
+    for other in [other for other in known if other.is_within(wider)]:
         origins = united(origins, known.pop(other))
     known[wider] = origins
     return Reached(wider, origins)
@@ -212,47 +286,13 @@ def _callers(programs: Iterable[Program]) -> dict[tuple[str, int], list[tuple[Ru
 
 def _derived(rule: Rule, atom: Atom, called: Reached) -> Reached | None:
     """Return the heads that the rule may derive if the body's atom is in the set; None if it cannot be."""
-    narrowed = _narrowed(rule, atom, called.atoms)
-    if narrowed is None:
+    known = narrowed(rule, atom, called.atoms)
+    if known is None:
         return None
-    origins = {term: known for term, known in zip(atom.args, called.origins) if isinstance(term, Var)}
+    origins = {term: each for term, each in zip(atom.args, called.origins) if isinstance(term, Var)}
     kept = tuple(origins.get(term) if isinstance(term, Var) else None for term in rule.head.args)
-    return Reached(_atom_set(rule.head, *narrowed), kept)
-
-
-def _narrowed(rule: Rule, atom: Atom, atoms: AtomSet) -> tuple[dict[Var, Types], dict[Var, Value]] | None:
-    """Return the types and values of the rule's variables if the atom is in the set; None if it cannot be."""
-    types = dict(rule.types)
-    values: dict[Var, Value] = {}
-    for term, allowed, value in zip(atom.args, atoms.types, atoms.values):
-        if isinstance(term, Var):
-            types[term] = types[term] & allowed
-            known = values.setdefault(term, value) if value is not None else values.get(term)
-            if not types[term] or (value is not None and known != value):
-                return None
-        elif not _is_of(term, allowed, value):
-            return None
-    for literal in rule.body:
-        if isinstance(literal, Member) and values.get(literal.variable, literal.values[0]) not in literal.values:
-            return None
-    return types, values
-
-
-def _is_of(term: Value | Now, allowed: Types, value: Value | None) -> bool:
-    if isinstance(term, Now):
-        return INTEGER in allowed
-    return term.type in allowed and value in (None, term)
-
-
-def _atom_set(head: Atom, types: Mapping[Var, Types], values: Mapping[Var, Value]) -> AtomSet:
-    known = tuple([values.get(term) if isinstance(term, Var) else _constant(term) for term in head.args])
-    return AtomSet(head.predicate, tuple([types_of(term, types) for term in head.args]), known)
-
-
-def _constant(term: Term) -> Value | None:
-    return term if isinstance(term, Value) else None
+    return Reached(atom_set(rule.head, known), kept)
 
 
 def _union(sets: list[AtomSet]) -> AtomSet:
-    types = tuple(frozenset().union(*each) for each in zip(*(atoms.types for atoms in sets)))
-    return AtomSet(sets[0].predicate, types, (None,) * len(types))
+    return AtomSet.of(sets[0].predicate, [frozenset().union(*each) for each in zip(*(atoms.types for atoms in sets))])

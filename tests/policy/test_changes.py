@@ -29,10 +29,10 @@ def difference(new: str, old: str = POLICY):
 def shown(found) -> dict[str, tuple]:
     """What is reached, and in which places of the starts its arguments are."""
     said = {}
-    for (predicate, types, values), origins in found:
-        args = (str(value or "/".join(sorted(kinds))) for kinds, value in zip(types, values))
+    for atoms, origins in found:
+        args = (str(value or "/".join(sorted(kinds))) for kinds, value in zip(atoms.types, atoms.values))
         places = tuple(None if each is None else sorted({place for _, place in each}) for each in origins)
-        said[f"{predicate}({', '.join(args)})"] = places
+        said[f"{atoms.predicate}({', '.join(args)})"] = places
     return said
 
 

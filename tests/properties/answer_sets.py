@@ -11,11 +11,12 @@ from dataclasses import replace
 
 import clingo
 
-from checks.analysis.proofs import goal_of, sliced
+from checks.analysis.proofs import sliced
 from checks.analysis.search import ProgramWriter, Universe
 from policy.language import ast
 from policy.language.source import Source
 from policy.rules import compile_policy
+from policy.rules.changes import AtomSet
 from policy.rules.program import Atom, Program
 from policy.values import PRIMITIVES
 from tests.reference import Facts, Model, Row, World, unmentioned
@@ -39,7 +40,7 @@ def solved(program: Program, facts: list[tuple[str, Row]], world: World) -> Mode
     ]
     program = replace(program, rules=tuple(rules))
     keys = [key for key in program.rules_by_predicate if key[0] not in program.helpers]
-    part = sliced(program, *(goal_of(name, [types] * arity) for name, arity in keys))
+    part = sliced(program, *(AtomSet.of(name, [types] * arity) for name, arity in keys))
     mentioned = {value for _, row in facts for value in row}
     universe = Universe.of([part], {}, int(world.now.id), {*world.everything, *mentioned})
     writer = ProgramWriter(universe)
