@@ -17,7 +17,7 @@ from functools import cached_property
 
 from policy.rules.changes import ArgumentSet, AtomSet, are_within, atom_set, narrowed, term_set
 from policy.rules.components import Components
-from policy.rules.flatten import PredicateKey, atoms_of, key_of, substituted, terms_of
+from policy.rules.flatten import PredicateKey, atoms_of, is_made_here, key_of, substituted, terms_of
 from policy.rules.program import Atom, Compare, Literal, Member, Not, Now, Program, Rule, Term, Types, Var
 from policy.values import INTEGER, Value
 
@@ -266,37 +266,37 @@ class _Containment:
 
     def _covers(self, side: int, general: SlicedRule, rule: SlicedRule) -> bool:
         """Return whether the general rule, with some of the rule's terms as its variables, requires no more."""
-        found = _matched(general.head.args, rule.head.args, {})
         steps = iter(range(_MOST_MATCHES))
-        return found is not None and self._match(side, 0, general, rule, found, steps)
 
-    def _match(
-        self, side: int, place: int, general: SlicedRule, rule: SlicedRule, by: Mapping[Var, Term], steps: Iterator[int]
-    ) -> bool:
-        if next(steps, None) is None:
-            return False
-        if place == len(general.body):
-            return all(_fits(name, term, general, rule) for name, term in by.items())
-        wanted, called = general.body[place], general.calls[place]
-        for literal, call in zip(rule.body, rule.calls):
-            more = _matched(terms_of(wanted), terms_of(literal), by) if self._is_alike(wanted, literal) else None
-            if more is None or not self._calls(side, literal, call, called):
-                continue
-            if self._match(side, place + 1, general, rule, more, steps):
-                return True
-        return False
+        def covers(place: int, by: Mapping[Var, Term] | None) -> bool:
+            """Return whether the general rule's literals from a place on are among those of the rule."""
+            if by is None or next(steps, None) is None:
+                return False
+            if place == len(general.body):
+                return all(_fits(name, term, general, rule) for name, term in by.items())
+            wanted, called = general.body[place], general.calls[place]
+            return any(
+                (more := _matched(terms_of(wanted), terms_of(literal), by)) is not None
+                and _is_alike(wanted, literal)
+                and self._calls(side, literal, call, called)
+                and covers(place + 1, more)
+                for literal, call in zip(rule.body, rule.calls)
+            )
 
-    def _is_alike(self, one: Literal, other: Literal) -> bool:
-        if isinstance(one, Compare) or isinstance(other, Compare):
-            return isinstance(one, Compare) and isinstance(other, Compare) and one.operator == other.operator
-        names = {atom.predicate for atom in atoms_of([one, other])}
-        helpers = self.sides[0].program.helpers | self.sides[1].program.helpers
-        return type(one) is type(other) and (len(names) == 1 or names <= helpers)
+        return covers(0, _matched(general.head.args, rule.head.args, {}))
 
     def _calls(self, side: int, literal: Literal, call: AtomSet | None, wanted: AtomSet | None) -> bool:
         if call is None or wanted is None:
             return True
         return self.assume((1 - side, wanted, call) if isinstance(literal, Not) else (side, call, wanted))
+
+
+def _is_alike(one: Literal, other: Literal) -> bool:
+    """Return whether the literals differ only in their terms; which helper predicates they call does not matter."""
+    if isinstance(one, Compare) or isinstance(other, Compare):
+        return isinstance(one, Compare) and isinstance(other, Compare) and one.operator == other.operator
+    names = {atom.predicate for atom in atoms_of([one, other])}
+    return type(one) is type(other) and (len(names) == 1 or all(map(is_made_here, names)))
 
 
 def _matched(general: Sequence[Term], terms: Sequence[Term], by: Mapping[Var, Term]) -> dict[Var, Term] | None:

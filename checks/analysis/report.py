@@ -74,15 +74,9 @@ def test_lines(witness: Witness, title: str, program: Program) -> Iterator[str]:
 
 
 def proof_lines(found: Finding, goal: str, program: Program) -> Iterator[str]:
-    match found.verdict:
-        case Verdict.PROVED:
-            yield "never: proved"
-        case Verdict.NONE:
-            yield f"no counterexample: {found.extent}"
-        case Verdict.UNKNOWN:
-            yield found.extent
+    words = {Verdict.PROVED: "never: ", Verdict.NONE: "no counterexample: "}
+    yield f"{words.get(found.verdict, '')}{found.extent}{': these facts allow it' if found.witness else ''}"
     if found.witness:
-        yield "found: these facts allow it"
         yield from test_lines(found.witness, f"{goal} is possible", program)
 
 
@@ -153,7 +147,3 @@ class AnalysisCommand(command.ServiceCommand):
 
     def analyse(self, *args: Any, **options: Any) -> int:
         raise NotImplementedError
-
-    def say(self, lines: Iterable[str]) -> None:
-        for line in lines:
-            self.stdout.write(line)

@@ -143,6 +143,11 @@ class ProgramWriter:
     def ground(self, prefix: str, fact: Atom) -> str:
         return self.atom(prefix, key_of(fact), [self.universe.numbers[arg] for arg in values_of(fact)])
 
+    def any_of(self, slots: Sequence[ArgumentSet], in_facts: bool = False) -> tuple[list[str], str]:
+        """Return a variable for each argument, and a body that says what it can be."""
+        terms = [f"X{place}" for place in range(len(slots))]
+        return terms, ", ".join(self.domain(slot, term, in_facts) for slot, term in zip(slots, terms))
+
     def domain(self, slot: ArgumentSet, term: str, in_facts: bool = False) -> str:
         """Return the atom that the term is one of the slot's values, or of those that facts may have."""
         isolated = {self.universe.numbers[value] for value in self.universe.isolated} if in_facts else set()
@@ -159,9 +164,9 @@ class ProgramWriter:
             self._rule(rule, prefix)
         for goal in part.rules:
             for slots in part.accepted(goal):
-                terms = variables_for(slots)
-                body = [self.atom("f", goal.key, terms), *map(self.domain, slots, terms)]
-                self.add(f"{self.atom(prefix, goal.key, terms)} :- {', '.join(body)}.")
+                terms, body = self.any_of(slots)
+                conditions = filter(None, [self.atom("f", goal.key, terms), body])
+                self.add(f"{self.atom(prefix, goal.key, terms)} :- {', '.join(conditions)}.")
 
     def _rule(self, rule: SlicedRule, prefix: str) -> None:
         names = {name: f"V{index}" for index, name in enumerate(rule.slots)}
@@ -195,9 +200,6 @@ class ProgramWriter:
 
     # ---- facts and the current time -----------------------------------------------------------------------
 
-    def fact(self, fact: Atom) -> None:
-        self.add(f"{self.ground('f', fact)}.")
-
     def chosen_facts(self, part: Slice, never: frozenset[str]) -> None:
         """Let facts be chosen: all that the slice's policy accepts, and that can matter to its goals.
 
@@ -205,10 +207,9 @@ class ProgramWriter:
         """
         for goal in part.rules:
             for slots in part.accepted(goal) if goal.predicate not in never else ():
-                terms = variables_for(slots)
-                domains = [self.domain(slot, term, in_facts=True) for slot, term in zip(slots, terms)]
-                self.add(f"{{ {self.atom('f', goal.key, terms)} }} :- {', '.join(domains)}.")
-            terms = variables_for(goal.args)
+                terms, body = self.any_of(slots, in_facts=True)
+                self.add(f"{{ {self.atom('f', goal.key, terms)} : {body} }}.")
+            terms, _ = self.any_of(goal.args)
             true, stored = (self.atom(prefix, goal.key, terms) for prefix in "fs")
             self.add(f"#minimize {{ {_UNLIKELY.get(goal.predicate, 1)}@1,{true} : {true}, not {stored} }}.")
             self.add(f"#minimize {{ 1@1,{stored} : {stored}, not {true} }}.")
@@ -218,27 +219,21 @@ class ProgramWriter:
                 self.add(f"used({term}) :- {true}.")
 
     def stored_facts(self, stored: Iterable[Atom]) -> None:
-        """Let stored facts be deleted, and prefer few new ids."""
+        """Let stored facts be kept or deleted, and prefer few new ids."""
         for fact in stored:
             self.add(f"{self.ground('s', fact)}.")
             self.add(f"{{ {self.ground('f', fact)} }}.")
-        for value in [value for values in self.universe.free for value in values]:
-            self.add(
-                f"#minimize {{ 1@1,fresh,{self.universe.numbers[value]} : used({self.universe.numbers[value]}) }}."
-            )
+        for number in (self.universe.numbers[value] for values in self.universe.free for value in values):
+            self.add(f"#minimize {{ 1@1,fresh,{number} : used({number}) }}.")
 
     def moment(self, later: bool) -> None:
         """Set the current time; with `later`, it may also be any later one."""
         now = self.universe.numbers.get(Value(INTEGER, str(self.universe.now)))
-        if now is None:
-            return
-        if not later:
-            self.add(f"now({now}).")
-            return
-        integers = self.universe.within(ArgumentSet(frozenset((INTEGER,))))
-        self.add(f"1 {{ now({';'.join(str(number) for number in integers if number >= now)}) }} 1.")
-        self.add(f"#minimize {{ 20@1,later : not now({now}); 5@1,now : used({now}) }}.")
-        self.add("#show now/1.")
+        if now is not None:
+            moments = self.universe.within(ArgumentSet(frozenset((INTEGER,)))) if later else [now]
+            self.add(f"1 {{ now({';'.join(str(number) for number in moments if number >= now)}) }} 1.")
+            self.add(f"#minimize {{ 20@1,later : not now({now}); 5@1,now : used({now}) }}.")
+            self.add("#show now/1.")
 
     def symmetry(self) -> None:
         """Use the free ids of a type in their order: a solution with others is the same but for their names."""
@@ -250,10 +245,9 @@ class ProgramWriter:
 
     def chosen_goal(self, goal: AtomSet) -> str:
         """Let one atom of the goal be chosen, and return it in terms of variables."""
-        terms = variables_for(goal.args)
+        terms, body = self.any_of(goal.args, in_facts=True)
         chosen = applied("goal", terms)
-        domains = [self.domain(slot, term, in_facts=True) for slot, term in zip(goal.args, terms)]
-        self.add(f"1 {{ {chosen} : {', '.join(domains)} }} 1.")
+        self.add(f"1 {{ {chosen} : {body} }} 1.")
         self.add(f"#show goal/{len(terms)}.")
         for term in terms:
             self.add(f"used({term}) :- {chosen}.")
@@ -262,19 +256,14 @@ class ProgramWriter:
     def wanted(self, prefix: str, goal: AtomSet) -> str:
         """Return the goal's atom for the chosen one, with its own constants."""
         only = [slot.only for slot in goal.args]
-        terms = [
-            term if value is None else self.universe.numbers[value] for term, value in zip(variables_for(only), only)
-        ]
-        return self.atom(prefix, goal.key, terms)
+        return self.atom(
+            prefix, goal.key, [f"X{n}" if v is None else self.universe.numbers[v] for n, v in enumerate(only)]
+        )
 
 
 def applied(name: str, terms: Iterable[object]) -> str:
     arguments = ",".join(map(str, terms))
     return f"{name}({arguments})" if arguments else name
-
-
-def variables_for(places: Sequence[object]) -> list[str]:
-    return [f"X{place}" for place in range(len(places))]
 
 
 def values_of(atom: Atom) -> list[Value]:
@@ -291,21 +280,11 @@ ENOUGH = 2  # ids of each type that a search must reach to count
 _SOLVER = Path(__file__).with_name("solver.py")
 
 
-class AnalysisMissing(AuthzError):
-    """The solver is not installed."""
-
-    def __init__(self) -> None:
-        super().__init__('clingo is not installed. Run `pip install "authz-project[analysis]"`.')
-
-
-class AnalysisBusy(AuthzError):
-    """Another thread of this process is searching: there is one search per process at a time."""
-
-    def __init__(self) -> None:
-        super().__init__("another analysis is running. Try again in a few seconds")
-
-
 _turn = Lock()
+
+
+class AnalysisUnavailable(AuthzError):
+    """The solver is not installed, or another thread is searching: there is one search per process at a time."""
 
 
 class OutOfLimits(Exception):
@@ -316,7 +295,7 @@ class OutOfLimits(Exception):
 class Solver:
     """Runs programs in a process of its own, which is started when needed. A context manager, which ends it.
 
-    `waits`: begin when another search of this process ends, instead of raising `AnalysisBusy` at once.
+    `waits`: begin when another search of this process ends, instead of raising `AnalysisUnavailable` at once.
     """
 
     seconds: float = SECONDS
@@ -326,9 +305,9 @@ class Solver:
 
     def __enter__(self) -> Solver:
         if find_spec("clingo") is None:
-            raise AnalysisMissing
+            raise AnalysisUnavailable('clingo is not installed. Run `pip install "authz-project[analysis]"`.')
         if not _turn.acquire(timeout=self.seconds if self.waits else 0):
-            raise AnalysisBusy
+            raise AnalysisUnavailable("another analysis is running. Try again in a few seconds")
         self.end = time.monotonic() + self.seconds
         return self
 
@@ -383,7 +362,7 @@ class Verdict(Enum):
     FOUND = "found"
     PROVED = "proved"
     NONE = "none found"  # with the ids searched
-    UNKNOWN = "unknown"  # nothing was searched completely
+    UNKNOWN = "unknown: the time or memory limit was reached first"  # nothing was searched completely
 
 
 @dataclass(frozen=True)
@@ -411,11 +390,8 @@ class Finding:
 
     @property
     def extent(self) -> str:
-        match self.verdict:
-            case Verdict.NONE:
-                return f"none with up to {self.ids} {'id' if self.ids == 1 else 'ids'} of each type"
-            case Verdict.UNKNOWN:
-                return "unknown: the time or memory limit was reached first"
+        if self.verdict == Verdict.NONE:
+            return f"none with up to {self.ids} {'id' if self.ids == 1 else 'ids'} of each type"
         return self.verdict.value
 
 

@@ -46,12 +46,12 @@ def solved(program: Program, facts: list[tuple[str, Row]], world: World) -> Mode
     writer = ProgramWriter(universe)
     writer.rules(part, "p")
     for predicate, row in facts:
-        writer.fact(Atom(predicate, row))
+        writer.add(f"{writer.ground('f', Atom(predicate, row))}.")
     writer.moment(later=False)
     names = {f"p{number}": key for key, number in writer.predicates.items() if key in keys}
     for name, (_, arity) in names.items():
         writer.add(f"#show {name}/{arity}.")
-    for symbol in stable_model(writer.text):
+    for symbol in (each for each in stable_model(writer.text) if each.name in names):
         row = tuple(universe.values[argument.number] for argument in symbol.arguments)
         if set(row) <= set(world.everything):
             model[names[symbol.name]].add(row)

@@ -22,5 +22,5 @@ class Command(AnalysisCommand):
         policies = [policy_named(environment, name) for name in (old, new)]
         with self.progress("comparing policies"):
             lines, status = compared_policies(policies[0], policies[1], seconds, ())
-        self.say(lines)
+        self.stdout.write("\n".join(lines))
         return status

@@ -41,7 +41,7 @@ class Command(AnalysisCommand):
                 stored, limits = stored_around(session, claim)
         with in_memory(), self.progress("searching"), Solver(seconds) as solver:
             found = ways(claim, stored, solver, show)
-        self.say([*map(str, found.ways), *found.notes])
+        self.stdout.write("\n".join([*map(str, found.ways), *found.notes]))
         for limit in limits:
             self.stderr.write(f"warning: {limit}")
         if found.ways or found.holds:

@@ -32,5 +32,5 @@ class Command(AnalysisCommand):
         claim = stated(program, goal, unless and f"not ({unless})")
         with in_memory(), self.progress("searching"), Solver(seconds) as solver:
             found = proved(claim, solver)
-        self.say(proof_lines(found, goal, program))
+        self.stdout.write("\n".join(proof_lines(found, goal, program)))
         return status_of([found])
