@@ -310,6 +310,7 @@ def ways(claim: Claim, stored: Sequence[Atom], solver: Solver, most: int = MOST_
                 return Ways(notes=("already true",), holds=True)
             found.append(way)
             _exclude(way, writer)
+    found.sort(key=lambda way: (len(way.inserts) + len(way.deletes), str(way)))
     note = "no way found" if is_complete else "no way found before the time or memory limit was reached"
     return Ways(found, () if found else (note,), is_complete)
 
