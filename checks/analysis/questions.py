@@ -302,10 +302,7 @@ def ways(claim: Claim, stored: Sequence[Atom], solver: Solver, most: int = MOST_
             if answer["model"] is None:
                 break
             facts = claim.witness(answer["model"], writer).facts
-            inserts, deletes = (
-                [f for f in some if f not in others] for some, others in ((facts, stored), (stored, facts))
-            )
-            way = Way(tuple(inserts), tuple(deletes))
+            way = Way(tuple(f for f in facts if f not in stored), tuple(f for f in stored if f not in facts))
             if not (way.inserts or way.deletes):
                 return Ways(notes=("already true",), holds=True)
             found.append(way)
@@ -320,16 +317,11 @@ def _exclude(way: Way, writer: ProgramWriter) -> None:
     kinds = []
     for present, absent, facts in (("f", "s", way.inserts), ("s", "f", way.deletes)):
         for fact in facts:
-            terms, domains = [], []
-            for place, value in enumerate(values_of(fact)):
-                if value.type in PRIMITIVES:
-                    terms.append(str(writer.universe.numbers[value]))
-                else:
-                    terms.append(f"X{place}")
-                    domains.append(writer.domain(ArgumentSet(frozenset((value.type,))), terms[-1]))
-            atoms = [writer.atom(present, key_of(fact), terms), f"not {writer.atom(absent, key_of(fact), terms)}"]
+            args = [value if value.type in PRIMITIVES else frozenset((value.type,)) for value in values_of(fact)]
+            terms, domains = writer.any_of(AtomSet.of(fact.predicate, args).args)
+            atoms = writer.atom(present, key_of(fact), terms), f"not {writer.atom(absent, key_of(fact), terms)}"
             kinds.append(f"kind{len(writer.lines)}")
-            writer.add(f"{kinds[-1]} :- {', '.join([*atoms, *domains])}.")
+            writer.add(f"{kinds[-1]} :- {', '.join(filter(None, [*atoms, domains]))}.")
     writer.add(f":- {', '.join(kinds)}.")
 
 
