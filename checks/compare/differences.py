@@ -26,7 +26,7 @@ from facts.read import facts_about
 from facts.table import count_up_to
 from facts.wire import Fact, FactPattern
 from policy.errors import AuthzError
-from policy.rules.changes import Changed, signature_set
+from policy.rules.changes import AtomSet, Changed
 from policy.rules.program import Atom, Program, Rule, Var
 from policy.values import PRIMITIVES, Value
 
@@ -171,7 +171,7 @@ class Sampler:
     def _found_at(self, start: int, place: int, type_name: str) -> SomeIds:
         changed = self.changed[start]
         if changed.rule is None:
-            signature = next(each for each in self.sides[0].numbers if signature_set(each) == changed.head)
+            signature = next(each for each in self.sides[0].numbers if AtomSet.of_signature(each) == changed.head)
             return ids_of({signature: self.sides[0].numbers[signature]}, type_name)
         match changed.rule.head.args[place]:
             case Value(type=name, id=text):

@@ -14,17 +14,7 @@ from checks.explain.cases import ANY, Goal
 from checks.explain.tree import shown_atom
 from facts.keyset_pages import ChangedFacts
 from policy.language.source import NOWHERE
-from policy.rules.changes import (
-    AtomSet,
-    Origins,
-    Reached,
-    changed_facts,
-    changed_rules,
-    head_of,
-    reached,
-    signature_set,
-    united,
-)
+from policy.rules.changes import AtomSet, Origins, Reached, changed_facts, changed_rules, head_of, reached, united
 from policy.rules.flatten import terms_of
 from policy.rules.program import Atom, Now, Program, Rule, Signature
 from policy.values import PRIMITIVES, STRING, Value
@@ -250,7 +240,7 @@ class AccessKind:
 def access_kinds(program: Program, numbers: Iterable[Signature]) -> list[AccessKind]:
     """Return the kinds that may hold, by facts of these signatures and by rules that need no facts."""
     free = [head_of(rule) for rule in program.rules if not any(isinstance(each, Atom) for each in rule.body)]
-    found = reached(program, program, [*map(signature_set, numbers), *free])
+    found = reached(program, program, [*map(AtomSet.of_signature, numbers), *free])
     return _kinds_of([each._replace(origins=(None, None, None)) for each in found if _is_decision(each)], [program], [])
 
 
@@ -265,7 +255,9 @@ def kinds_that_differ(
     old: Program, new: Program, changes: Sequence[ChangedFacts], numbers: Iterable[Signature], clock: bool
 ) -> list[AccessKind]:
     """Return the kinds that may differ, because of facts or the policy, or (with `clock`) because of the time."""
-    starts: list[tuple[AtomSet, ChangedFacts | None]] = [(signature_set(each.signature), each) for each in changes]
+    starts: list[tuple[AtomSet, ChangedFacts | None]] = [
+        (AtomSet.of_signature(each.signature), each) for each in changes
+    ]
     starts += [(each.head, None) for each in changed_rules(old, new)]
     starts += [(each.head, None) for each in changed_facts(old, new, numbers)]
     if clock:

@@ -68,6 +68,11 @@ class AtomSet(NamedTuple):
         sets = (ArgumentSet.of([arg]) if isinstance(arg, Value) else ArgumentSet(arg) for arg in args)
         return cls(predicate, tuple(sets))
 
+    @classmethod
+    def of_signature(cls, signature: Signature) -> AtomSet:
+        """Return all atoms of a signature."""
+        return cls.of(signature.predicate, [frozenset((name,)) for name in signature.types])
+
     @property
     def key(self) -> PredicateKey:
         return self.predicate, len(self.args)
@@ -87,11 +92,6 @@ class AtomSet(NamedTuple):
 
 def are_within(some: Iterable[ArgumentSet], others: Iterable[ArgumentSet]) -> bool:
     return all(map(ArgumentSet.is_within, some, others))
-
-
-def signature_set(signature: Signature) -> AtomSet:
-    """Return all atoms of a signature."""
-    return AtomSet.of(signature.predicate, [frozenset((name,)) for name in signature.types])
 
 
 def atom_set(atom: Atom, known: Mapping[Var, ArgumentSet]) -> AtomSet:
@@ -156,7 +156,7 @@ def changed_facts(old: Program, new: Program, stored: Iterable[Signature]) -> li
     for each in stored:
         is_old, is_new = (program.accepts(each.predicate, each.types) for program in (old, new))
         if is_old != is_new:
-            found.append(Changed(is_new, signature_set(each)))
+            found.append(Changed(is_new, AtomSet.of_signature(each)))
     return found
 
 
