@@ -319,3 +319,10 @@ def dump_findings(file: Path) -> Iterator[BackupFinding]:
         yield wrong("tables", f"no rows of {', '.join(missing)}: the dump is incomplete, or of another database")
     else:
         yield BackupFinding("tables", f"{len(data)} with rows")
+
+
+def schema_of_dump(file: Path, restoring: DumpProgram) -> str:
+    """Return the schema of a dump that has only one, such as that of a space."""
+    lines = run([restoring.path, "--list", file]).stdout.splitlines()
+    schemas = {line.split()[-3] for line in lines if " TABLE DATA " in line}
+    return schemas.pop() if len(schemas) == 1 else "public"

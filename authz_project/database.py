@@ -134,7 +134,7 @@ def _file() -> str:
 
 
 def is_pooled() -> bool:
-    return "PARAMETERS" in connection.settings_dict
+    return bool(connection.settings_dict.get("PARAMETERS"))
 
 
 def missing_parameters() -> list[str]:

@@ -14,11 +14,11 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from django.db import Error, connection, transaction
+from django.db import DEFAULT_DB_ALIAS, Error, connection, connections, transaction
 
 from authz_project.database import let_go_if_broken
 from authz_project.models import EnvironmentPlace
@@ -115,15 +115,27 @@ def _beginning(slug: str, target: str) -> str:
 
 @contextmanager
 def _alone(slug: str) -> Iterator[None]:
-    """Let no other process move the environment; the lock is released if this one dies."""
-    values = ["authz move", slug]
-    ((is_taken,),) = fetch("SELECT pg_try_advisory_lock(hashtext(%s), hashtext(%s))", values)
-    if not is_taken:
-        raise Unavailable(f"Environment `{slug}` is being moved by another process.")
-    try:
+    """Let no other process move the environment; the lock is released if this one dies.
+
+    It is that of a transaction, because a pooler may give each transaction another session.
+    """
+    with closing(connections.create_connection(DEFAULT_DB_ALIAS)) as lock:
+        lock.set_autocommit(False)
+        with lock.cursor() as cursor:
+            cursor.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+            cursor.execute("SELECT pg_try_advisory_xact_lock(hashtext('authz move'), hashtext(%s))", [slug])
+            (is_ours,) = cursor.fetchone()
+        if not is_ours:
+            raise Unavailable(f"Environment `{slug}` is being moved by another process.")
         yield
-    finally:
-        fetch("SELECT pg_advisory_unlock(hashtext(%s), hashtext(%s))", values)
+
+
+@contextmanager
+def _unlimited() -> Iterator[None]:
+    """Work in a transaction whose statements may take as long as they need."""
+    with transaction.atomic():
+        _run("SET LOCAL statement_timeout = 0")
+        yield
 
 
 @dataclass
@@ -145,7 +157,6 @@ class _Mover:
         for place in (self.source, self.target):
             with entered(place):
                 let_go_if_broken()
-                _run("SET statement_timeout = 0")
         if not self.is_closed:
             self._copy_all()
             self._catch_up()
@@ -154,7 +165,7 @@ class _Mover:
         if not self._is_open():
             self._copy_rest()
         self._open()
-        with entered(self.target):
+        with entered(self.target), _unlimited():
             facts = sum(count for _, count in fetch(_COUNTS.format(table=STORED, rows=self._of(STORED)), []))
         pause = time.monotonic() - started
         self.report("deleting the old rows")
@@ -184,7 +195,7 @@ class _Mover:
 
     def _close(self) -> None:
         """Have the old place refuse changes and keys. Changes that have begun are made before."""
-        with entered(self.source), transaction.atomic():
+        with entered(self.source), _unlimited():
             _run("UPDATE authz_environment SET follows = %s WHERE id = %s", [MOVED, self.id])
             if not self.is_closed:
                 _run(SEAL, [self.id])
@@ -223,9 +234,9 @@ class _Mover:
     @contextmanager
     def _both(self) -> Iterator[None]:
         """Work in the target, in a transaction, beside one snapshot of the source."""
-        with entered(self.source), transaction.atomic():
+        with entered(self.source), _unlimited():
             _run("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-            with entered(self.target), transaction.atomic():
+            with entered(self.target), _unlimited():
                 yield
 
     def _offset(self, place: str) -> int:
@@ -307,7 +318,7 @@ def _run(sql: str, values: Sequence[Any] = ()) -> None:
 
 def remove(environment_id: int) -> None:
     """Delete an environment, if it is here, with all that belongs to it."""
-    with transaction.atomic():
+    with _unlimited():
         for table, rows in reversed({**SMALL, **LARGE}.items()):
             _run(f"DELETE FROM {table} WHERE {rows.format(id=environment_id)}")
         _run("DELETE FROM authz_environment WHERE id = %s", [environment_id])

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 from django.conf import settings
 from django.core.management import call_command
 from django.db import DEFAULT_DB_ALIAS, Error, connection, connections, transaction
+from django.db.backends.signals import connection_created
 from django.db.models import Max, Model
 from django.db.models.signals import post_delete, post_save
 from django.dispatch import receiver
@@ -43,6 +44,8 @@ MOST = 511  # spaces
 
 # ---- which spaces there are -----------------------------------------------------------------------------------------
 
+SPACE = "SPACE"  # in Django's settings of a database: the name of the space
+
 
 def learn(space: Space) -> None:
     """Let this process enter the space, if it knows the server."""
@@ -50,10 +53,24 @@ def learn(space: Space) -> None:
         return
     with entered(HOME):
         usual: Mapping[str, Any] = connections[DEFAULT_DB_ALIAS].settings_dict
-    config = settings.DATABASE_URLS[space.server] if space.server else {}
-    options = (config or usual)["OPTIONS"]
-    path = f"{options.get('options', '')} -c search_path={space.name}".strip()
-    configure(space.name, {**usual, **config, "OPTIONS": {**options, "options": path}, SERVER: space.server})
+    config = settings.DATABASE_URLS[space.server] if space.server else usual
+    if config.get("PARAMETERS"):  # a pooler takes no search_path: its own database of this name has one
+        place = {"NAME": f"{config['NAME']}_{space.name}"}
+    else:
+        options = config["OPTIONS"]
+        place = {"OPTIONS": {**options, "options": f"{options.get('options', '')} -c search_path={space.name}".strip()}}
+    configure(space.name, {**usual, "PARAMETERS": None, **config, **place, SERVER: space.server, SPACE: space.name})
+
+
+@receiver(connection_created)
+def _confirm_place(connection: Any, **_: object) -> None:
+    """Refuse a database of a pooler that leads to other tables than those of the space."""
+    about = connection.settings_dict
+    if about.get(SPACE) and about["PARAMETERS"]:
+        (path,) = connection.connection.execute("SELECT current_setting('search_path')").fetchone()
+        if path != about[SPACE]:
+            connection.close()
+            raise Unavailable(f"PgBouncer's database `{about['NAME']}` has another search_path than `{about[SPACE]}`")
 
 
 def spaces() -> list[Space]:
@@ -282,6 +299,7 @@ def create(name: str, server: str = "") -> Space:
     _refuse(name, server)
     space = _registered(name, server)
     learn(space)
+    _reach(name)
     _limit_home()
     _make_schema(space)
     with entered(name):
@@ -294,8 +312,6 @@ def create(name: str, server: str = "") -> Space:
 
 
 def _refuse(name: str, server: str) -> None:
-    if is_pooled():
-        raise NotASpace("Spaces need connections of their own. Use a DATABASE_URL without pool_mode=transaction.")
     if not NAME.fullmatch(name) or RESERVED.fullmatch(name):
         raise NotASpace(f"`{name}` is not a name for a space: 1 to 40 lowercase letters, digits and _, none reserved.")
     if server and server not in settings.DATABASE_URLS:
@@ -317,6 +333,22 @@ def _registered(name: str, server: str) -> Space:
     if space.server != server:
         raise NotASpace(f"Space `{name}` is on another server. Its creation was interrupted: repeat it there.")
     return space
+
+
+def _reach(name: str) -> None:
+    """Connect to the space. A pooler must know it."""
+    with entered(name):
+        config = connection.settings_dict
+        try:
+            connection.ensure_connection()
+        except (Error, Unavailable) as reason:
+            if not is_pooled():
+                raise
+            line = f"{config['NAME']} = host=… dbname={connections.settings[DEFAULT_DB_ALIAS]['NAME']}"
+            raise NotASpace(
+                f"{' '.join(str(reason).split())}. In PgBouncer's [databases], add `{line} connect_query='SET "
+                f"search_path TO {name}'`, RELOAD and RECONNECT, and repeat the command."
+            ) from None
 
 
 def _limit_home() -> None:

@@ -6,6 +6,7 @@ from django.core.management.base import CommandError
 from django.db import connection
 
 from authz_project import environments, moving, spaces
+from authz_project.database import is_pooled
 from policy.core.clock import is_citus
 from policy.core.spaces import HOME, entered
 from policy.errors import AuthzError, Unavailable
@@ -80,6 +81,8 @@ class Command(ServiceCommand):
     def _spread(self, **options: Any) -> None:
         if connection.vendor != "postgresql" or not is_citus():
             raise CommandError("Only Citus moves spaces by itself. Use `spaces move ENVIRONMENT SPACE`.")
+        if is_pooled():
+            raise CommandError("`spaces spread` cannot use a pooler: set DATABASE_URL to the server, without pool_mode.")
         with entered(HOME), connection.cursor() as cursor, self.progress("spreading spaces"):
             cursor.execute("SET statement_timeout = 0")
             cursor.execute("CALL citus_cleanup_orphaned_resources()")  # of moves before

@@ -11,6 +11,7 @@ from pathlib import Path
 from subprocess import CompletedProcess
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
@@ -96,12 +97,13 @@ class Command(ServiceCommand):
         if url is None:
             self.stderr.write("The contents were not verified. Pass --database with an empty database to restore into.")
             return True
+        config = scratch_config(url)
         with self.progress("restoring"):
-            state = restore_dump(file, scratch_config(url))
+            state = restore_dump(file, config)
         if not self._report([schema_finding(state)]):
             return False
         with self.progress("checking answers"):
-            is_good, said = looked_at(url)
+            is_good, said = looked_at(url, config["OPTIONS"]["options"])
         self.stdout.write(said)
         return is_good
 
@@ -127,7 +129,7 @@ def filled_in(url: str) -> str:
 def scratch_config(url: str) -> dict[str, Any]:
     """Return the settings of the scratch database, which must not be the one in use."""
     try:
-        config = database_from_url(url)
+        config = database_from_url(url, "--database")
     except ImproperlyConfigured as reason:
         raise CommandError(str(reason).replace("DATABASE_URL", "--database")) from None
     if not config["ENGINE"].endswith("postgresql"):
@@ -339,8 +341,12 @@ def _revisions(environment: Environment) -> tuple[int, int, int | None, int, int
 SIGNS_NOTHING = "a process that lets nobody log in needs no secret"
 
 
-def looked_at(url: str) -> tuple[bool, str]:
-    """Migrate the database at the URL and check it. Return whether it is good, and the report."""
+def looked_at(url: str, options: str = "") -> tuple[bool, str]:
+    """Migrate the database at the URL and check it, with these parameters. Return whether it is good, and the report."""
+    if options:
+        parts = urlsplit(url)
+        query = dict(parse_qsl(parts.query)) | {"options": f"{options} -c statement_timeout=0"}
+        url = urlunsplit(parts._replace(query=urlencode(query, quote_via=quote)))
     failed = _run(url, "migrate", "--verbosity", "0")
     if failed.returncode:
         return False, f"WRONG  upgrade: {_last_line(failed.stderr)}"
@@ -355,7 +361,7 @@ def _run(url: str, *command: str) -> CompletedProcess[str]:
     variables = {
         "DATABASE_URL": url, "DJANGO_SETTINGS_MODULE": "authz_project.settings", "SECRET_KEY": SIGNS_NOTHING,
         "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")])), "STATEMENT_TIMEOUT": "0",
-        "DATABASE_REPLICA_URL": "",
+        "DATABASE_REPLICA_URL": "", "DATABASE_URLS": "",
     }  # fmt: skip
     return run([sys.executable, "-m", "django", *command], variables)
 
@@ -383,7 +389,10 @@ def sqlite_looked_at(file: Path) -> tuple[bool, str]:
 
 
 def restore_dump(file: Path, config: Mapping[str, Any]) -> SchemaState:
-    """Restore a dump to an empty database, and return the state of its schema."""
+    """Restore a dump to an empty database, and return the state of its schema, where `config` leads from now on.
+
+    Spaces on other servers are not in a dump, and must not be looked at for it: the copy forgets them.
+    """
     restoring = program("pg_restore")
     if restoring is None:
         raise BackupFailed("pg_restore is not installed. Install PostgreSQL's client programs.")
@@ -391,17 +400,22 @@ def restore_dump(file: Path, config: Mapping[str, Any]) -> SchemaState:
         raise BackupFailed(
             "pg_restore reads sslpassword only from a service file. Put it there, and ?service=NAME in the URL."
         )
+    options = config["OPTIONS"]
+    options["options"] += f" -c search_path={backups.schema_of_dump(file, restoring)}"
     if tables := _tables(config):
         raise BackupFailed(f"The database is not empty: it has {tables:,} tables. Use an empty one.")
     how = ("--no-owner", "--no-privileges", "--exit-on-error")
     done = run([restoring.path, *how, f"--dbname={conninfo(config)}", file], backups.password_of(config))
     if done.returncode:
         raise BackupFailed(f"pg_restore {restoring.version}: {backups.line_of(done.stderr)}")
-    return state_of(_rows(config, APPLIED))
+    state = state_of(_rows(config, APPLIED))
+    if _rows(config, "SELECT 1 FROM pg_tables WHERE schemaname = current_schema() AND tablename = 'authz_space'"):
+        _rows(config, "DELETE FROM authz_space WHERE server <> '' RETURNING 1")
+    return state
 
 
 def _tables(config: Mapping[str, Any]) -> int:
-    number: int = _rows(config, "SELECT COUNT(*) FROM pg_tables WHERE schemaname = 'public'")[0][0]
+    number: int = _rows(config, "SELECT COUNT(*) FROM pg_tables WHERE schemaname = ANY(current_schemas(false))")[0][0]
     return number
 
 
@@ -409,7 +423,8 @@ def _rows(config: Mapping[str, Any], statement: str) -> list[Any]:
     password = config.get("PASSWORD")
     psycopg = import_module("psycopg")  # imported only here: SQLite does not need it
     try:
-        with psycopg.connect(conninfo(config), **({"password": password} if password else {})) as database:
+        options = {"options": config["OPTIONS"]["options"]} | ({"password": password} if password else {})
+        with psycopg.connect(conninfo(config), **options) as database:
             return database.execute(statement).fetchall()
     except psycopg.Error as reason:
         raise BackupFailed(f"Cannot reach the database: {' '.join(str(reason).split())}") from None
