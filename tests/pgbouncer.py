@@ -23,6 +23,7 @@ from tests.postgresql import START_WITHIN, Server, free_port
 
 CONFIG = """
 [databases]
+{spaces}
 * = host=127.0.0.1 port={server} user=postgres
 [pgbouncer]
 listen_addr = 127.0.0.1
@@ -77,13 +78,21 @@ def version_of(program: str) -> tuple[int, ...]:
 
 
 @contextmanager
-def pooler(server: Server, connections: int = 20, prepares: bool = False) -> Iterator[Pooler]:
+def pooler(
+    server: Server, connections: int = 20, prepares: bool = False, spaces: tuple[tuple[str, str], ...] = ()
+) -> Iterator[Pooler]:
+    """Run one. `spaces` are pairs of a database and the name of a space in it."""
     program = next((each for each in _programs() if not prepares or version_of(each) >= PREPARES), None)
     if program is None:
         (pytest.fail if os.environ.get("CI") else pytest.skip)("PgBouncer is not installed")
     port = free_port()
     file = server.folder / "pgbouncer.ini"  # where the server's user may read it: PgBouncer refuses to run as root
-    text = CONFIG.format(server=server.port, port=port, connections=connections)
+    of_spaces = "\n".join(
+        f"{database}_{space} = host=127.0.0.1 port={server.port} user=postgres dbname={database}"
+        f" connect_query='SET search_path TO {space}'"
+        for database, space in spaces
+    )
+    text = CONFIG.format(server=server.port, port=port, connections=connections, spaces=of_spaces)
     if version_of(program) >= PREPARES:
         text += f"max_prepared_statements = {PREPARED if prepares else 0}\n"
     file.write_text(text)

@@ -27,6 +27,7 @@ CASES = json.loads((ROOT / "tests" / "cases" / "wire.json").read_text())["cases"
 DECISIONS = json.loads((ROOT / "tests" / "cases" / "decisions.json").read_text())[::16]
 OPENED = 2 * (8 + 16)  # connections of the service: for questions, and for changes
 CONNECTIONS = 4  # of the pooler to the server; the service opens many more to the pooler
+SPACES = (("spaced", "test"), ("spaced", "europe"))
 POLICY = 'actor User {} resource Doc { roles = ["reader"]; permissions = ["read"]; "read" if "reader"; }'
 
 
@@ -41,8 +42,9 @@ def pooler(prepares):
     server = postgresql.start()
     if server is None:
         pytest.fail("no PostgreSQL can be started here")
-    with pgbouncer.pooler(server, CONNECTIONS, prepares) as made:
+    with pgbouncer.pooler(server, CONNECTIONS, prepares, SPACES) as made:
         server.create("pooled")
+        server.create("spaced")
         yield made
     server.stop()
 
@@ -138,8 +140,8 @@ def test_a_pooler_may_stop_to_prepare(pooler, pooled, prepares):
         assert failed <= OPENED
 
 
-def commanded(pooler, *arguments: str) -> str:
-    environment = os.environ | {"DATABASE_URL": pooler.url("pooled"), "PYTHONPATH": str(ROOT)}
+def commanded(pooler, *arguments: str, database: str = "pooled") -> str:
+    environment = os.environ | {"DATABASE_URL": pooler.url(database), "PYTHONPATH": str(ROOT)}
     command = [sys.executable, ROOT / "manage.py", *arguments]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     return done.stdout + done.stderr
@@ -154,6 +156,86 @@ def test_missing_parameters_are_found(pooler, pooled):
 
 def test_a_backup_needs_a_connection_of_its_own(pooler, pooled):
     assert "pg_dump cannot use a pooler" in commanded(pooler, "backup", "copy.dump")
+
+
+# ---- spaces ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def spaced(pooler, tmp_path_factory):
+    """A service with a space for the environments of tests, and another one."""
+    folder, url = tmp_path_factory.mktemp("spaced"), pooler.url("spaced")
+    with pytest.raises(RuntimeError, match="run RECONNECT in PgBouncer's console"):
+        start_service(folder, url, "--dev")
+    pooler.console("RECONNECT")
+    service = start_service(folder, url, "--dev", "--workers", "1", "--threads", "8")
+    for space in ("test", "europe"):
+        assert f"Space `{space}` is ready" in commanded(pooler, "spaces", "create", space, database="spaced")
+    yield service
+    assert service.stop() == 0
+    assert "Traceback" not in service.log.read_text()
+
+
+def keys_of(pooler, schema: str) -> int:
+    ((number,),) = pooler.server.asked(f"SELECT COUNT(*) FROM {schema}.api_key", "spaced")
+    return number
+
+
+@pytest.mark.parametrize("case", CASES[::4], ids=lambda case: case["name"])
+def test_the_conversation_goes_as_it_should_in_a_space(spaced, case):
+    play(spaced, case)
+
+
+@pytest.mark.parametrize("case", DECISIONS[::4], ids=lambda case: str(case["seed"]))
+def test_decisions_are_right_in_a_space(spaced, case):
+    assert decisions.play(spaced.fresh_client(), case) == []
+
+
+def test_environments_of_tests_are_in_their_space(spaced, pooler):
+    at_home, in_space = keys_of(pooler, "public"), keys_of(pooler, "test")
+    spaced.fresh_client()
+    assert (keys_of(pooler, "public"), keys_of(pooler, "test")) == (at_home, in_space + 1)
+
+
+def test_an_environment_moves_through_the_pooler_while_it_is_asked(spaced, pooler):
+    assert "created" in commanded(pooler, "spaces", "add", "acme", "europe", database="spaced")
+    key = commanded(pooler, "api_keys", "create", "--environment", "acme", database="spaced").split()[-1]
+    client = spaced.client(key)
+    client.post("/policy", {"src": POLICY}).raise_for_status()
+    is_moving = True
+
+    def write_and_ask(number: int) -> int:
+        done = 0
+        while is_moving or not done:
+            grant = fact("has_role", f"User:u{number}", "reader", f"Doc:d{done}")
+            question = about(f"User:u{number}", f"Doc:d{done}", action="read")
+            client.post("/facts", grant).raise_for_status()
+            assert client.post("/authorize", question).json()["allowed"]
+            done += 1
+        return done
+
+    with ThreadPoolExecutor(4) as clients:
+        running = [clients.submit(write_and_ask, number) for number in range(4)]
+        try:
+            for space in ("home", "test", "europe"):
+                assert "moved to" in commanded(pooler, "spaces", "move", "acme", space, database="spaced")
+        finally:
+            is_moving = False
+        stored = sum(each.result() for each in running)
+    assert pooler.server.asked("SELECT COUNT(*) FROM europe.authz_fact", "spaced") == [(stored,)]
+    assert pooler.server.asked("SELECT COUNT(*) FROM pg_locks WHERE locktype = 'advisory'") == [(0,)]
+    assert "WRONG" not in commanded(pooler, "verify", database="spaced")
+
+
+def test_a_space_that_the_pooler_does_not_know_is_not_created(spaced, pooler):
+    said = commanded(pooler, "spaces", "create", "asia", database="spaced")
+    assert 'database "spaced_asia" does not exist' in said
+    assert "spaced_asia = host=… dbname=spaced connect_query='SET search_path TO asia'" in said
+    pooler.server.create("spaced_africa")  # which the pooler's `*` leads to
+    said = commanded(pooler, "spaces", "create", "africa", database="spaced")
+    assert "PgBouncer's database `spaced_africa` has another search_path than `africa`" in said
+    assert pooler.server.asked("SELECT COUNT(*) FROM pg_tables WHERE schemaname = 'public'", "spaced_africa") == [(0,)]
+    assert "africa" not in commanded(pooler, "spaces", "list", database="spaced")
 
 
 @pytest.mark.parametrize(
