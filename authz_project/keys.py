@@ -149,6 +149,7 @@ DEV_KEY_HASH = hash_of(DEV_KEY)
 # Every statement that answers a caller includes this check of its key. Lower apps get it as `policy.active.KEY_CHECK`.
 CHECK = KeyCheck(
     before="api_key k CROSS JOIN authz_environment e WHERE k.hash = ",
+    before_in='"{schema}".api_key k CROSS JOIN "{schema}".authz_environment e WHERE k.hash = ',
     usable="e.id = k.environment_id AND k.revoked_at IS NULL",
     expires_at="k.expires_at",
     hash="k.hash",

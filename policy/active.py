@@ -60,10 +60,12 @@ class KeyCheck(NamedTuple):
     name in revisions, and `usable` is all of the condition that does not depend on the clock. `scopes` has a condition
     for each scope, which is true if the key has it now.
 
-    On PostgreSQL, `version` is a different number after each change of the key.
+    On PostgreSQL, `version` is a different number after each change of the key, and `before_in` is `before` with a
+    place for a schema's name.
     """
 
     before: str
+    before_in: str
     usable: str
     expires_at: str
     hash: str

@@ -16,6 +16,7 @@ from django.db import DEFAULT_DB_ALIAS, InterfaceError, OperationalError, connec
 
 from policy.active import Caller, Seen
 from policy.core import spaces
+from policy.core.clock import SERVER
 from policy.core.config import settings
 from policy.values import whole_number
 
@@ -122,8 +123,10 @@ def _on_replica(
     if position == NOWHERE or (position is None and settings.REPLICA_READS == POSITIONED):
         return None
     usual = connections[DEFAULT_DB_ALIAS]
-    if usual.in_atomic_block or spaces.current():  # only this connection sees the transaction's changes, or the space
+    if usual.in_atomic_block:  # only this connection sees the transaction's changes
         return None
+    if spaces.current() and (usual.settings_dict.get(SERVER) or getattr(usual, "is_citus", True)):
+        return None  # it is on another server, or may be: replicas are those of the home database's
     watching = watch()
     replica = watching.chosen(who.key_hash, asked)
     if replica is None:

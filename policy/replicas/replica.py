@@ -17,6 +17,7 @@ from psycopg.adapt import Transformer
 from psycopg.errors import error_from_result
 from psycopg.pq import ConnStatus, ExecStatus, TransactionStatus
 
+from policy.core import spaces
 from policy.core.clock import NUMBER, timeline_of
 from policy.core.config import settings
 
@@ -310,6 +311,8 @@ def tried(replica: Replica, usual: Any, attempt: Callable[[], T]) -> T | None:
             _connect(mine)
         if not _is_looked_at(mine, replica):
             return None
+        if mine.space != spaces.current():
+            _enter(mine, spaces.current())
     except Exception as error:
         replica.doubt(f"unreachable: {' '.join(str(error).split())[:200]}")
         return None
@@ -342,7 +345,14 @@ def _connect(mine: Any) -> None:
     except BaseException:
         _close(mine)
         raise
-    mine.proven_at = time.monotonic()
+    mine.proven_at, mine.space = time.monotonic(), spaces.HOME
+
+
+def _enter(mine: Any, space: str) -> None:
+    """Have the connection lead to the tables of the space."""
+    mine.space = None  # unknown, if this fails
+    mine.connection.execute(f'SET search_path = "{space}"' if space else "RESET search_path")
+    mine.space = space
 
 
 def _is_looked_at(mine: Any, replica: Replica) -> bool:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from django.db import DEFAULT_DB_ALIAS
 
 from policy.active import MOMENT, Seen, key_check
+from policy.core import spaces
 from policy.core.clock import NUMBER, is_to_come, timeline
 from policy.core.config import settings
 from policy.core.threads import start_thread
@@ -70,7 +71,7 @@ class Known:
         self._lock = Lock()
         self._environments: dict[int, Seen] = {}
         self._marks: dict[str, _Mark] = {}
-        self._wanted: dict[str, float] = {}  # by key: when it was last used
+        self._wanted: dict[str, tuple[float, str]] = {}  # by key: when it was last used, and in which space
 
     # ---- lookups ---------------------------------------------------------------------------------------------
 
@@ -81,7 +82,7 @@ class Known:
         """
         if key_hash not in self._wanted and len(self._wanted) >= MOST_KEYS:
             return None
-        self._wanted[key_hash] = time.monotonic()
+        self._wanted[key_hash] = time.monotonic(), spaces.current()
         mark = self._marks.get(key_hash)
         return None if mark is None or mark.version is None else mark.position
 
@@ -96,8 +97,12 @@ class Known:
         return seen.offset > known.offset or known.moment is None or seen.moment == known.moment
 
     @property
-    def wanted(self) -> list[str]:
-        return list(self._wanted)
+    def wanted(self) -> dict[str, list[str]]:
+        """Return the keys to look up, by space; those of the home database even if there are none."""
+        found: dict[str, list[str]] = {spaces.HOME: []}
+        for key_hash, (_, space) in self._wanted.copy().items():
+            found.setdefault(space, []).append(key_hash)
+        return found
 
     # ---- updates ---------------------------------------------------------------------------------------------
 
@@ -126,7 +131,13 @@ class Known:
                 if row is not None:
                     self._learn(row.environment_id, row.seen)
             self.looked_at = look.started
-            self._drop_unused(look.started - FORGET_AFTER)
+            before = look.started - FORGET_AFTER
+            self._drop(each for each, (last, _) in self._wanted.copy().items() if last < before)
+
+    def drop(self, keys: Iterable[str]) -> None:
+        """Forget what is known of these keys."""
+        with self._lock:
+            self._drop(keys)
 
     def forget(self) -> None:
         """Forget everything, because another server has been promoted."""
@@ -143,8 +154,8 @@ class Known:
         self._marks.clear()
         self.looked_at = -inf
 
-    def _drop_unused(self, before: float) -> None:
-        for key_hash in [each for each, last in self._wanted.copy().items() if last < before]:
+    def _drop(self, keys: Iterable[str]) -> None:
+        for key_hash in keys:
             self._wanted.pop(key_hash, None)
             self._marks.pop(key_hash, None)
 
@@ -353,32 +364,45 @@ class ReplicaWatch:
 
 def look_at_primary(server: Server, watch: ReplicaWatch) -> None:
     """Ask the primary for its position and for recently used keys. Mark replicas that are ahead of it as diverged."""
-    check, asked = key_check(), watch.known.wanted
-    if not server.is_connected:
-        server.may_know = bool(server.ask(_MAY_KNOW)[0][0])
-    sql = _LOOK.format(
-        identifier=_IDENTIFIER if server.may_know else "NULL",
-        hash=check.hash, version=check.version, before=check.before,
-        after=check.after(is_to_come("postgresql", check.expires_at)),
-    )  # fmt: skip
+    wanted = watch.known.wanted
+    asked = wanted.pop(spaces.HOME)
     # Positions from before the statement: a replica that was already ahead of the primary's answer has diverged.
     known_before = {each: each.position for each in watch.replicas}
-    started = time.monotonic()
-    rows = server.ask(sql, ["{" + ",".join(asked) + "}"])
-    number, position, flushed, clock, identifier = rows[0][:5]
-    try:
-        timeline.meet(number)
-    except Exception:
-        server.close()
-        raise
-    keys = {row[5]: KeyRow(row[6], row[7], Seen(row[8], row[9])) for row in rows if row[5] is not None}
-    look = Look(started, number, _end_of_record(position), keys)
+    look, (_, position, flushed, clock, identifier) = _looked(server, key_check().before, asked)
     is_other = look.timeline != watch.known.timeline
-    watch.primary.note(started, _end_of_record(flushed), identifier, _clock(started, clock), is_other)
+    watch.primary.note(look.started, _end_of_record(flushed), identifier, _clock(look.started, clock), is_other)
     watch.known.look(look, asked)
     for replica, reached in known_before.items():
         if reached > position and replica.probe is not None and replica.probe.in_recovery:
             replica.note_fork()
+    for space, of_space in wanted.items():
+        try:
+            found, _ = _looked(server, key_check().before_in.format(schema=space), of_space)
+        except Exception as error:  # such as a space that was dropped; the primary answers for its keys
+            log.info("cannot check the keys of space %s: %s", space, _line(error))
+            watch.known.drop(of_space)
+        else:
+            watch.known.look(found, of_space)
+
+
+def _looked(server: Server, before: str, asked: list[str]) -> tuple[Look, tuple]:
+    """Ask the primary for keys in the tables of `before`; return what it reports, and its row about the server."""
+    check = key_check()
+    if not server.is_connected:
+        server.may_know = bool(server.ask(_MAY_KNOW)[0][0])
+    sql = _LOOK.format(
+        identifier=_IDENTIFIER if server.may_know else "NULL", hash=check.hash, version=check.version, before=before,
+        after=check.after(is_to_come("postgresql", check.expires_at)),
+    )  # fmt: skip
+    started = time.monotonic()
+    rows = server.ask(sql, ["{" + ",".join(asked) + "}"])
+    try:
+        timeline.meet(rows[0][0])
+    except Exception:
+        server.close()
+        raise
+    keys = {row[5]: KeyRow(row[6], row[7], Seen(row[8], row[9])) for row in rows if row[5] is not None}
+    return Look(started, rows[0][0], _end_of_record(rows[0][1]), keys), rows[0][:5]
 
 
 def probed(server: Server) -> Probe:

@@ -137,9 +137,9 @@ def test_a_key_counts_from_where_it_was_seen_as_it_is():
 def test_keys_that_nobody_uses_are_not_looked_at_for_ever():
     known = Known()
     known.position_of_key("hash")
-    assert known.wanted == ["hash"]
+    assert known.wanted == {"": ["hash"]}
     looked(known, 5, at=float(2**40) + FORGET_AFTER)
-    assert known.wanted == []
+    assert known.wanted == {"": []}
 
 
 def test_on_another_timeline_nothing_is_known():

@@ -82,7 +82,9 @@ class Command(ServiceCommand):
         if connection.vendor != "postgresql" or not is_citus():
             raise CommandError("Only Citus moves spaces by itself. Use `spaces move ENVIRONMENT SPACE`.")
         if is_pooled():
-            raise CommandError("`spaces spread` cannot use a pooler: set DATABASE_URL to the server, without pool_mode.")
+            raise CommandError(
+                "`spaces spread` cannot use a pooler: set DATABASE_URL to the server, without pool_mode."
+            )
         with entered(HOME), connection.cursor() as cursor, self.progress("spreading spaces"):
             cursor.execute("SET statement_timeout = 0")
             cursor.execute("CALL citus_cleanup_orphaned_resources()")  # of moves before

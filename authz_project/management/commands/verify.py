@@ -342,7 +342,10 @@ SIGNS_NOTHING = "a process that lets nobody log in needs no secret"
 
 
 def looked_at(url: str, options: str = "") -> tuple[bool, str]:
-    """Migrate the database at the URL and check it, with these parameters. Return whether it is good, and the report."""
+    """Migrate the database at the URL, with these parameters, and check it.
+
+    Return whether it is good, and the report.
+    """
     if options:
         parts = urlsplit(url)
         query = dict(parse_qsl(parts.query)) | {"options": f"{options} -c statement_timeout=0"}
