@@ -29,6 +29,7 @@ from weakref import WeakSet
 from wsgiref.simple_server import WSGIServer
 
 from django.conf import settings
+from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, make_wsgi_app, metrics_core, values
@@ -36,10 +37,14 @@ from prometheus_client.multiprocess import MultiProcessCollector, mark_process_d
 from prometheus_client.registry import Collector
 
 from authz_project import __version__, observers
+from authz_project.database import let_go_if_broken
+from authz_project.models import EnvironmentPlace
 from authz_project.observers import OTHER, AnsweredRequest
 from authz_project.server.supervisor import WorkerReport, worker_ended, worker_started
 from authz_project.side_listener import Application, Start, start_listener
+from authz_project.spaces import SeenSpace, seen
 from policy.core import spans
+from policy.core.spaces import close_others
 from policy.core.spans import Part
 from policy.core.threads import start_thread
 from policy.replicas.reading import statuses
@@ -107,6 +112,7 @@ OF_WORKERS = (
     _counter("facts_inserted", "Facts inserted by committed changes"),
     _counter("facts_deleted", "Facts deleted or expired by committed changes"),
     _counter("revisions", "Committed changes", "kind"),
+    _counter("space_revisions", "Committed changes in spaces other than home", "space"),
     _histogram("batch_entries", "Facts and patterns per request that changes facts", _MANY),
     _histogram("commit_changes", "Changes per group commit", _MANY[:7]),
     _gauge("loads_in_progress", "Bulk loads in progress"),
@@ -132,7 +138,13 @@ OF_SERVER = (
     _gauge("start_time_seconds", "Server start time, in seconds since 1970"),
     _gauge("build_info", "Version information; the value is always 1", "version", "python", "database"),
 )
-METRICS = {metric.name: metric for metric in (*OF_WORKERS, *OF_SERVER)}
+OF_SPACES = (  # in the order of `Contents`
+    _gauge("space_environments", "Environments in the space", "space"),
+    _gauge("space_facts", "Facts in the space, as estimated by PostgreSQL", "space"),
+    _gauge("space_size_bytes", "Disk space of the tables and indexes of the space", "space"),
+)
+MOVES = _gauge("moves_in_progress", "Environments that are being moved to another space")
+METRICS = {metric.name: metric for metric in (*OF_WORKERS, *OF_SERVER, *OF_SPACES, MOVES)}
 
 
 # ---- files ----------------------------------------------------------------------------------------------------------
@@ -351,6 +363,8 @@ class Worker:
                 metric("commit_changes").observe(facts["changes"])
             case "revision":
                 metric("revisions", facts["kind"]).inc()
+                if facts["space"]:
+                    metric("space_revisions", facts["space"]).inc()
                 metric("facts_inserted").inc(facts["inserted"])
                 metric("facts_deleted").inc(facts["deleted"])
             case "lost":
@@ -497,6 +511,42 @@ class AllProcesses(Collector):
         yield from merged(self._path)
 
 
+class SpaceMetrics(Collector):
+    """What was in each space, and at home, up to a minute ago; nothing where there are no spaces besides home."""
+
+    def __init__(self) -> None:
+        self._found: list[SeenSpace] = []
+        self._moves = 0
+
+    def look(self) -> None:
+        found = seen()
+        self._found = found if len(found) > 1 else []
+        self._moves = EnvironmentPlace.objects.filter(target__isnull=False).count() if self._found else 0
+
+    def keep_looking(self) -> None:
+        while True:
+            try:
+                let_go_if_broken()
+                self.look()
+            except Exception:
+                log.exception("cannot look at spaces")
+                self._found = []
+            close_others()
+            connections[DEFAULT_DB_ALIAS].close()
+            time.sleep(MINUTE)
+
+    def collect(self) -> Iterator[metrics_core.Metric]:
+        found = self._found
+        for place, metric in enumerate(OF_SPACES if found else ()):
+            family = metrics_core.GaugeMetricFamily(metric.whole, metric.help, labels=metric.labels)
+            for space in found:
+                if space.contents is not None:
+                    family.add_metric([space.name], space.contents[place])
+            yield family
+        if found:
+            yield metrics_core.GaugeMetricFamily(MOVES.whole, MOVES.help, self._moves)
+
+
 def application_of(registry: CollectorRegistry) -> Application:
     answer = make_wsgi_app(registry)
 
@@ -529,11 +579,15 @@ def served(host: str, port: int, database: str) -> Iterator[Callable[..., None]]
 def serve(host: str, port: int, path: Path, number: int, report: WorkerReport) -> None:
     """Serve the metrics of all processes, until this one is killed."""
     with report.starting():
-        listen(host, port, path)
+        of_spaces = SpaceMetrics()
+        listen(host, port, path, of_spaces)
+    if connections[DEFAULT_DB_ALIAS].vendor == "postgresql":
+        of_spaces.keep_looking()
     threading.Event().wait()
 
 
-def listen(host: str, port: int, path: Path) -> WSGIServer:
+def listen(host: str, port: int, path: Path, *others: Collector) -> WSGIServer:
     registry = CollectorRegistry()
-    registry.register(AllProcesses(path))
+    for each in (AllProcesses(path), *others):
+        registry.register(each)
     return start_listener(host, port, application_of(registry), "metrics")

@@ -452,16 +452,20 @@ class Contents(NamedTuple):
 
 def contents() -> Contents:
     """Return what is in this thread's space."""
+    facts, size = (_FACTS_ON_CITUS, _SIZE_ON_CITUS) if is_citus() and current() else (_FACTS, _SIZE)
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT (SELECT COUNT(*) FROM authz_environment),"
-            " (SELECT GREATEST(0, reltuples)::bigint FROM pg_class WHERE oid = 'authz_fact'::regclass),"
-            f" {_SIZE_ON_CITUS if is_citus() and current() else _SIZE},"
+            f"SELECT (SELECT COUNT(*) FROM authz_environment), {facts}, {size},"
             ' (SELECT COALESCE(SUM("offset"), 0)::bigint FROM authz_environment)'
         )
         return Contents(*cursor.fetchone())
 
 
+_FACTS = "(SELECT GREATEST(0, reltuples)::bigint FROM pg_class WHERE oid = 'authz_fact'::regclass)"
+_FACTS_ON_CITUS = (
+    "(SELECT COALESCE(SUM(result::bigint), 0)::bigint FROM run_command_on_shards('authz_fact',"
+    " 'SELECT GREATEST(0, reltuples)::bigint FROM pg_class WHERE oid = ''%s''::regclass') WHERE success)"
+)
 _SIZE = (
     "(SELECT COALESCE(SUM(pg_total_relation_size(oid)), 0)::bigint FROM pg_class"
     " WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace)"

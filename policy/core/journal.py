@@ -135,8 +135,9 @@ def _tell(environment_id: int, number: int) -> None:
 
 
 def _note(changes: Sequence[Done]) -> None:
+    space = spaces.current()
     for each in changes:
-        spans.note("revision", kind=each.kind.value, inserted=each.inserted, deleted=each.deleted)
+        spans.note("revision", kind=each.kind.value, inserted=each.inserted, deleted=each.deleted, space=space)
     spans.note("commit", changes=len(changes))
 
 

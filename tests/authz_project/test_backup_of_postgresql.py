@@ -119,6 +119,43 @@ def test_the_dump_is_made_looked_at_restored_and_asked(filled, database_urls, tm
     assert (tmp_path / "facts.dump").read_bytes() == whole, "what cannot be made replaces nothing"
 
 
+@pytest.mark.long
+def test_the_dump_of_a_space_is_verified(filled, database_urls, tmp_path):
+    if archive.program("pg_dump") is None or archive.program("pg_restore") is None:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)("pg_dump is not installed")
+    url = database_urls("postgresql", f"spaced_{secrets.token_hex(4)}", filled)
+    manage(tmp_path, url, "spaces", "create", "europe")
+    manage(tmp_path, url, "spaces", "add", "acme", "europe")
+    (tmp_path / "main.polar").write_text(POLICY)
+    (tmp_path / "facts.csv").write_text("has_role,User,ben,String,reader,Doc,d")
+    manage(tmp_path, url, "load_policy", "main.polar", "--environment", "acme")
+    manage(tmp_path, url, "load_facts", "facts.csv", "--format", "csv", "--environment", "acme")
+    for name, more in (("europe", ("--space", "europe")), ("all", ())):
+        told = manage(tmp_path, url, "backup", f"{name}.dump", *more).splitlines()
+        subprocess.run(told[0], shell=True, cwd=tmp_path, check=True, timeout=120)
+
+    def verified(name: str, code: int = 0) -> str:
+        empty = database_urls("postgresql", f"scratch_{secrets.token_hex(4)}")
+        return manage(tmp_path, url, "verify", f"{name}.dump", "--database", empty, code=code)
+
+    of_space, of_all = verified("europe"), verified("all")
+    assert "WRONG" not in of_space and "of `default`" not in of_space
+    assert "ok     facts of `acme`: 1 stored and 0 past at revision 2" in of_space
+    assert 'version 1 compiles; User:ben can "read" 1 Doc' in of_space
+    assert "WRONG" not in of_all and "facts of `default`: 1 stored" in of_all
+    assert "facts of `acme` (europe): 1 stored" in of_all
+
+    with psycopg.connect(url, autocommit=True) as database:
+        database.execute("DELETE FROM europe.authz_fact")
+        elsewhere = "INSERT INTO authz_space (name, server, number, is_ready, created_at) VALUES"
+        database.execute(f"{elsewhere} ('far', 'eu', 2, true, now())")
+    for name, more in (("europe", ("--space", "europe")), ("all", ())):
+        told = manage(tmp_path, url, "backup", f"{name}.dump", *more).splitlines()
+        subprocess.run(told[0], shell=True, cwd=tmp_path, check=True, timeout=120)
+    assert "WRONG  facts of `acme`: 0 are stored" in verified("europe", code=1)
+    assert "WRONG  facts of `acme` (europe): 0 are stored" in verified("all", code=1)  # which is all of it
+
+
 def test_a_dump_that_cannot_be_read_is_told(tmp_path):
     broken = tmp_path / "broken.dump"
     broken.write_bytes(b"PGDMP" + b"\0" * 100)

@@ -393,7 +393,7 @@ def test_every_part_that_the_code_notes_is_counted(worker, tmp_path):
     assert len(names) >= 13
     facts = {
         "of": "thread", "rows": 1, "allowed": 1, "denied": 0, "entries": 1, "changes": 1, "kind": "facts",
-        "inserted": 1, "deleted": 1,
+        "inserted": 1, "deleted": 1, "space": "",
     }  # fmt: skip
     of_process = re.compile("process_|decisions_last_minute|connections_open$|requests_total|request_seconds")
 

@@ -12,8 +12,10 @@ from django.apps import apps
 from django.core.management import CommandError, call_command
 from django.db import OperationalError, connection, connections, transaction
 from django.test import Client
+from prometheus_client import values
+from prometheus_client.registry import Collector
 
-from authz_project import moving, spaces, system_checks
+from authz_project import metrics, moving, observers, spaces, system_checks
 from authz_project.copies import copied
 from authz_project.environments import made
 from authz_project.keys import create_key, revoke_key
@@ -527,3 +529,63 @@ def test_on_sqlite_there_is_one_space(db, admin_user_of_home):
     client.force_login(admin_user_of_home)
     assert "Spaces need PostgreSQL" in client.get("/admin/spaces/").content.decode()
     assert client.get("/admin/?environment=default").status_code == 200
+
+
+# ---- metrics -------------------------------------------------------------------------------------------------------
+
+
+def samples(collector: Collector) -> dict[tuple[str, str], float]:
+    return {
+        (sample.name, sample.labels.get("space", "")): sample.value
+        for family in collector.collect()
+        for sample in family.samples
+    }
+
+
+@on_postgresql
+def test_metrics_tell_spaces_apart(home):
+    looking = metrics.SpaceMetrics()
+    assert samples(looking) == {}
+    api = api_in("one", "acme")
+    insert(api, *(role("ann", f"d{number}") for number in range(5)))
+    with entered("one"), connection.cursor() as cursor:
+        cursor.execute("ANALYZE authz_fact")
+    Space.objects.create(name="lost", number=100, server="nowhere", is_ready=True)
+    EnvironmentPlace.objects.filter(slug="acme").update(target="two")
+    looking.look()
+    found = samples(looking)
+    assert found["authz_space_facts", "one"] == 5 and found["authz_space_facts", "two"] == 0
+    assert found["authz_space_environments", "one"] == 1 and found["authz_space_environments", "home"] == 0
+    assert 100_000 < found["authz_space_size_bytes", "two"] < 10_000_000
+    assert found["authz_moves_in_progress", ""] == 1
+    assert {space for _, space in found} == {"", "home", *NAMES}
+    for name in ("lost", *NAMES):
+        Space.objects.filter(pk=name).delete()
+    looking.look()
+    assert samples(looking) == {}
+
+
+@on_postgresql
+def test_changes_are_counted_by_space(home, new_api, tmp_path, monkeypatch):
+    monkeypatch.setattr(values, "ValueClass", values.ValueClass)
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", "")
+    at_home, in_space = new_api(), api_in("one", "acme")
+    assert at_home.post("/policy", {"src": POLICY.format(mode="reader")}).status_code == 200
+    seen: list[observers.AnsweredRequest] = []
+    observers.observe(seen.append)
+    try:
+        insert(in_space, role("ann", "a"))
+        insert(at_home, role("ann", "a"))
+    finally:
+        observers.stop(seen.append)
+    parts = [part for each in seen for part in each.parts if part.name == "revision"]
+    assert [part.facts["space"] for part in parts] == ["one", ""]
+    metrics.write_to(tmp_path, "1")
+    worker = metrics.Worker(1, {})
+    for each in seen:
+        worker.seen(each)
+    worker.look()
+    counted = {(metric.name, *sample.labels.values()): sample.value for metric in metrics.merged(tmp_path)
+               for sample in metric.samples}  # fmt: skip
+    assert counted["authz_revisions", "facts"] == 2 and counted["authz_space_revisions", "one"] == 1
+    assert ("authz_space_revisions", "") not in counted
