@@ -94,6 +94,9 @@ def meet_connection(sender: object, connection: Any, **_: object) -> None:
     connection.timeline = number
     with connection.wrap_database_errors:
         connection.is_citus = bool(connection.connection.execute(PLANS_ON_CITUS).fetchall())
+        if connection.is_citus and not connection.connection.execute("SELECT citus_is_coordinator()").fetchone()[0]:
+            connection.close()
+            raise OperationalError("the server is a worker of Citus, which lacks tables; connect to the coordinator")
 
 
 def is_citus() -> bool:

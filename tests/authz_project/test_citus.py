@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from authz_project.backups import program
 from tests import citus
 from tests.checks import decisions
 from tests.checks.conftest import about, fact
@@ -59,6 +60,15 @@ def test_decisions_are_right(served, case):
     assert decisions.play(served.fresh_client(), case) == []
 
 
+def test_a_worker_is_not_used_as_the_database(url, cluster):
+    """It has no tables but those of distributed schemas: the service would begin anew there."""
+    at = cluster.workers[0].url("authz")
+    called = [sys.executable, ROOT / "manage.py", "serve", "--dev"]
+    done = subprocess.run(called, env=os.environ | {"DATABASE_URL": at}, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and "the server is a worker of Citus" in done.stderr
+    assert cluster.workers[0].asked("SELECT COUNT(*) FROM pg_tables WHERE schemaname = 'public'", "authz") == [(0,)]
+
+
 def test_workers_plan_as_a_server_would(served, cluster):
     asked = "SELECT setconfig FROM pg_db_role_setting WHERE setrole <> 0"
     for worker in cluster.workers:
@@ -82,6 +92,32 @@ def test_what_was_done_adds_up(served, url, tmp_path):
     assert "320 facts read, 300 of them new" in _manage(url, "load_facts", str(file))
     assert "320 facts read, 0 of them new" in _manage(url, "load_facts", str(file))
     assert "WRONG" not in _manage(url, "verify")
+
+
+def test_spaces_are_placed_told_moved_between_and_dumped(cluster, tmp_path):
+    url = cluster.create("spaced")
+    _manage(url, "migrate")
+    for space in ("one", "two"):
+        _manage(url, "spaces", "create", space)
+    placed = "SELECT DISTINCT nodeport, split_part(table_name::text, '.', 1) FROM citus_shards"
+    places = cluster.coordinator.asked(placed, "spaced")
+    assert sorted(space for _, space in places) == ["one", "two"]
+    assert {port for port, _ in places} <= {each.port for each in cluster.workers}
+    _manage(url, "spaces", "add", "acme", "one")
+    (tmp_path / "main.polar").write_text(POLICY)
+    (tmp_path / "facts.csv").write_text("\n".join(f"has_role,User,u{n},String,reader,Doc,d" for n in range(500)))
+    _manage(url, "load_policy", str(tmp_path / "main.polar"), "--environment", "acme")
+    _manage(url, "load_facts", str(tmp_path / "facts.csv"), "--format", "csv", "--environment", "acme")
+    assert "500 facts" in _manage(url, "spaces", "move", "acme", "two")
+    cluster.coordinator.asked("ANALYZE two.authz_fact", "spaced")
+    listed = {line.split()[0]: line for line in _manage(url, "spaces", "list").splitlines()}
+    assert "1 environment, about 500 facts" in listed["two"] and "0 environments" in listed["one"]
+    if program("pg_dump") and program("pg_restore"):
+        call = _manage(url, "backup", "two.dump", "--space", "two", cwd=tmp_path).splitlines()[0]
+        subprocess.run(call, shell=True, cwd=tmp_path, check=True, timeout=120)
+        empty = cluster.coordinator.create("scratch")
+        said = _manage(url, "verify", "two.dump", "--database", empty, cwd=tmp_path)
+        assert "WRONG" not in said and "facts of `acme`: 500 stored" in said
 
 
 def test_the_schema_moves_while_it_is_used(served, cluster):
