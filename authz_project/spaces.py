@@ -54,6 +54,7 @@ def learn(space: Space) -> None:
     with entered(HOME):
         usual: Mapping[str, Any] = connections[DEFAULT_DB_ALIAS].settings_dict
     config = settings.DATABASE_URLS[space.server] if space.server else usual
+    place: dict[str, Any]
     if config.get("PARAMETERS"):  # a pooler takes no search_path: its own database of this name has one
         place = {"NAME": f"{config['NAME']}_{space.name}"}
     else:
