@@ -20,9 +20,10 @@ from authz_project.copies import copied
 from authz_project.environments import made
 from authz_project.keys import create_key, revoke_key
 from authz_project.models import EnvironmentPlace, Space
+from authz_project.settings import database_from_url
 from facts.table import fetch
 from policy.core import journal
-from policy.core.spaces import HOME, close_others, current, entered
+from policy.core.spaces import HOME, _configs, close_others, current, entered
 from policy.errors import AuthzError
 from policy.models import Environment
 from tests.conftest import Api, _empty
@@ -188,6 +189,26 @@ def test_a_change_of_another_process_is_noticed_in_a_space(home):
         )
     waiting.join(25)
     assert [each["revision"] for each in answers[0]["changes"]] == [at + 1]
+
+
+@on_postgresql
+def test_only_spaces_on_the_pooler_s_server_have_an_entry_there(home, monkeypatch, settings):
+    monkeypatch.setitem(connection.settings_dict, "PARAMETERS", {"jit": "off"})
+    settings.DATABASE_URLS = {"eu": database_from_url("postgres://db.example.org/other", "DATABASE_URLS")}
+    spaces.learn(Space(name="near"))
+    spaces.learn(Space(name="far", server="eu"))
+    near, far = _configs.pop("near"), _configs.pop("far")
+    assert near["NAME"] == f"{connection.settings_dict['NAME']}_near" and near["PARAMETERS"]
+    assert near["OPTIONS"] == connection.settings_dict["OPTIONS"]
+    assert (far["NAME"], far["HOST"], far["PARAMETERS"]) == ("other", "db.example.org", None)
+    assert far["OPTIONS"]["options"].endswith("-c search_path=far")
+
+
+@on_postgresql
+def test_migrate_names_a_space_that_cannot_be_used(home):
+    Space.objects.create(name="lost", number=100, server="nowhere", is_ready=True)
+    with pytest.raises(CommandError, match="space `lost` is on a server that DATABASE_URLS does not name"):
+        call_command("migrate", verbosity=0)
 
 
 # ---- moves -------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from contextlib import nullcontext
 from typing import Any
 
 from django.core.checks import Tags
+from django.core.management.base import CommandError
 from django.core.management.commands import migrate
 from django.db import DEFAULT_DB_ALIAS, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -12,6 +13,7 @@ from django.db.migrations.recorder import MigrationRecorder
 from authz_project.database import state_of_database
 from authz_project.secret_key import prepare_folder
 from policy.core.spaces import current, everywhere
+from policy.errors import Unavailable
 
 # Labels that apps had before, `policy` in place of `authz_policy`, and their last migrations.
 OLD_LABELS = {"policy": "0007_table_prefix", "facts": "0007_delete_fact", "localsql": "0002_table_prefix"}
@@ -39,9 +41,12 @@ class Command(migrate.Command):
         has_spaces = (
             "authz_space" in connections[alias].introspection.table_names()
         )  # else migrated to an earlier state
-        for space in everywhere() if has_spaces and alias == DEFAULT_DB_ALIAS and not current() else ():
-            if space and not state_of_database().is_current:
-                super().handle(*args, **options)
+        try:
+            for space in everywhere() if has_spaces and alias == DEFAULT_DB_ALIAS and not current() else ():
+                if space and not state_of_database().is_current:
+                    super().handle(*args, **options)
+        except Unavailable as reason:
+            raise CommandError(reason.message) from None
 
 
 def replace_labels(connection: BaseDatabaseWrapper) -> None:
