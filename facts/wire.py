@@ -87,6 +87,11 @@ class FactPattern:
     def __str__(self) -> str:
         return f"{self.predicate}({', '.join(map(str, self.args))})"
 
+    def matches(self, fact: Fact) -> bool:
+        return (self.predicate, len(self.args)) == (fact.predicate, len(fact.args)) and all(
+            arg.type in (None, value.type) and arg.id in (None, value.id) for arg, value in zip(self.args, fact.args)
+        )
+
 
 def exact_pattern(fact: Fact) -> FactPattern:
     """Return the pattern that matches only this fact."""
@@ -295,6 +300,11 @@ def fact_to_json(fact: Fact, with_end: bool = True) -> dict[str, object]:
     if with_end and fact.expires_at is not None:
         json[END] = short_text_of(fact.expires_at)
     return json
+
+
+def pattern_to_json(pattern: FactPattern) -> dict[str, object]:
+    args = [{"type": arg.type, "id": arg.id} if arg.type else None for arg in pattern.args]
+    return {"predicate": pattern.predicate, "args": args}
 
 
 # ---- batches ------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from typing import Any
 from django.apps import AppConfig, apps
 from django.conf import settings as django_settings
 from django.core import checks
+from django.db import connection
 from django.db.models.signals import post_migrate
 from django.utils.module_loading import autodiscover_modules
 
@@ -42,6 +43,9 @@ def _project() -> Any:
 
 
 def _check(app_configs: object, databases: Any = None, **options: object) -> list[checks.CheckMessage]:
+    if connection.vendor not in ("sqlite", "postgresql"):
+        hint = "Use SQLite or PostgreSQL as `default`."
+        return [checks.Error(f"{connection.vendor} is not supported", hint=hint, id="authz.E101")]
     return [*_project().findings(databases)]
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from typing import Any
 
 from django.utils.module_loading import import_string
 
@@ -220,6 +221,20 @@ def _reason_to_json(reason: Reason) -> dict[str, object]:
     if reason.because:
         found["because"] = [_reason_to_json(each) for each in reason.because]
     return found
+
+
+def explanation_from_json(raw: dict[str, Any]) -> Explanation:
+    """Return the explanation of one decision in a response body, by what its text needs."""
+    proof, failures = raw["proof"] and _reason_from_json(raw["proof"]), tuple(map(_reason_from_json, raw["obstacles"]))
+    goal = ExplainedGoal(raw["goal"], raw["allowed"], proof, () if proof else failures, raw["note"])
+    return Explanation(raw["policy_version"], (goal,))
+
+
+def _reason_from_json(raw: dict[str, Any]) -> Reason:
+    rule = RuleText(raw["rule"]["text"], raw["rule"]["line"]) if "rule" in raw else None
+    because = tuple(map(_reason_from_json, raw.get("because", ())))
+    parts = {"source": raw.get("source", ""), "met": tuple(raw.get("met", ())), "note": raw.get("note", "")}
+    return Reason(raw["kind"], raw["text"], rule=rule, because=because, **parts)
 
 
 def _period_to_json(period: ValidityPeriod) -> dict[str, object]:

@@ -60,17 +60,7 @@ def _active_text(environment: Environment) -> str | None:
 # ---- system checks ------------------------------------------------------------------------------------------------
 
 
-def engine_problem() -> CheckMessage | None:
-    vendor = connections[DEFAULT_DB_ALIAS].vendor
-    if vendor in ("sqlite", "postgresql"):
-        return None
-    return Error(f"{vendor} is not supported", hint="Use SQLite or PostgreSQL as `default`.", id="authz.E101")
-
-
 def findings(databases: Iterable[str] | None) -> Iterator[CheckMessage]:
-    if (unsupported := engine_problem()) is not None:
-        yield unsupported
-        return
     program = None
     if settings.POLICY is not None:
         try:

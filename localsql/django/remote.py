@@ -16,34 +16,33 @@ from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from secrets import token_hex
 from threading import local
 from time import time
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 import orjson
 import yaml
-from django.core.checks import CheckMessage, Error, Warning
+from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
-from django.db import DEFAULT_DB_ALIAS, connections, transaction
-from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db import DEFAULT_DB_ALIAS, Error, connection, transaction
 from django.db.models import Model
 
 from checks.asking import run
 from checks.engine.sql.bound import TEXTS, BoundColumn
 from checks.engine.sql.text import IdKind
-from checks.explain.explain import ExplainedGoal, Explanation
-from checks.explain.tree import Reason, RuleText
+from checks.explain.explain import explanation_from_json
 from facts.wire import Fact as Stored
-from facts.wire import FactPattern, fact_to_json
+from facts.wire import FactPattern, fact_to_json, pattern_to_json
 from localsql.binding_keys import key_from_text
 from localsql.bindings import bindings_from_text
 from localsql.django.bindings import registry
 from localsql.django.interface import AccessCondition, Explained, StoredFacts
-from localsql.django.project import engine_problem, findings_of_bindings
+from localsql.django.project import findings_of_bindings
 from localsql.django.tables import NOBODY, compiled, table_of, value_of
 from localsql.errors import BindingRejected
 from localsql.management.commands.ask_local import BoundRows
 from localsql.sync.config import Database, DatabaseKind, SqlQuery, SyncPattern
 from localsql.sync.outbox import KEYS
+from localsql.sync.sources import SqlConnection
 from policy.core.config import settings
 from policy.core.memory import Recent
 from policy.errors import AuthzError, Unavailable
@@ -58,6 +57,11 @@ from policy.values import PRIMITIVES, STRING, Value
 
 class ServerUnreachable(Unavailable):
     """The server did not answer; nothing is known, so nothing is allowed."""
+
+    def __init__(self, reason: str):
+        host = urlsplit(settings.URL).hostname
+        message = f"the authorization server at {host} did not answer ({reason}); check AUTHZ['URL'], and try again"
+        super().__init__(message)
 
 
 class ServerRefused(AuthzError):
@@ -76,36 +80,30 @@ def call(path: str, body: object = None, key: str = "") -> Any:
     """Return the response's JSON: of a GET, or with a body of a POST."""
     global _revision
     payload = None if body is None else orjson.dumps(body)
-    while True:
-        connection, is_kept = _connection()
-        try:
-            method, prefix = "GET" if payload is None else "POST", urlsplit(settings.URL).path.rstrip("/")
-            connection.request(method, f"{prefix}/api{path}", payload, _headers(key))
-            response = connection.getresponse()
-            text = response.read()
-            break
-        except (OSError, HTTPException) as error:
-            _thread.kept = None
-            connection.close()
-            if not is_kept or isinstance(error, TimeoutError):  # the server may have closed a connection that was kept
-                raise ServerUnreachable(_unreachable(f"{type(error).__name__}: {error}")) from None
+    method, prefix = "GET" if payload is None else "POST", urlsplit(settings.URL).path.rstrip("/")
+    http, is_kept = _http_connection()
+    try:
+        http.request(method, f"{prefix}/api{path}", payload, _headers(key))
+        response = http.getresponse()
+        text = response.read()
+    except (OSError, HTTPException) as error:
+        _thread.kept = None
+        http.close()
+        if is_kept and not isinstance(error, TimeoutError):  # the server may have closed a connection that was kept
+            return call(path, body, key)
+        raise ServerUnreachable(f"{type(error).__name__}: {error}") from None
     try:
         found = orjson.loads(text)
     except orjson.JSONDecodeError:
         found = None
     status, message = response.status, found.get("message", "") if isinstance(found, dict) else ""
     if status == 429 or status not in range(200, 500) or found is None:
-        raise ServerUnreachable(_unreachable(f"status {status} {message}".rstrip()))
+        raise ServerUnreachable(f"status {status} {message}".rstrip())
     if status >= 300:
         raise ServerRefused(status, f"the authorization server rejected the request ({status}): {message}")
     offset = response.headers.get("OsoOffset", "")
     _revision = max(_revision, int(offset) if offset.isdigit() else 0)
     return found
-
-
-def _unreachable(reason: str) -> str:
-    host = urlsplit(settings.URL).hostname
-    return f"the authorization server at {host} did not answer ({reason}); check AUTHZ['URL'], and try again"
 
 
 def _headers(key: str) -> dict[str, str]:
@@ -118,7 +116,7 @@ def _headers(key: str) -> dict[str, str]:
     }
 
 
-def _connection() -> tuple[HTTPConnection, bool]:
+def _http_connection() -> tuple[HTTPConnection, bool]:
     """Return the connection of this thread, and whether it was used before."""
     problem = next(_problems(), None)
     if problem:
@@ -147,14 +145,13 @@ def _problems() -> Iterator[str]:
 
 def document() -> dict[str, Any]:
     """Return the bindings of the models as data bindings."""
-    connection = connections[DEFAULT_DB_ALIAS]
     found: dict[str, dict[str, Any]] = {}
     for binding in registry.bindings:
         table = table_of(binding, connection)
         columns = [each for each in table.args if isinstance(each, BoundColumn)]
         key = str(key_from_text(binding.text))
-        types = [_sql_type(each.kind, connection) for each in columns]
-        entry = {"query": _query(table.sql, columns, connection), "sql_types": types}
+        types = [_sql_type(each.kind) for each in columns]
+        entry = {"query": _query(table.sql, columns), "sql_types": types}
         other = found.setdefault(key, entry)
         if other is not entry:  # data bindings have one query for a pattern
             if other["sql_types"] != types:
@@ -174,38 +171,37 @@ def _types_of(facts: Mapping[str, dict[str, Any]]) -> dict[str, str]:
     return {name: types.pop() for name, types in found.items() if len(types) == 1 and name not in PRIMITIVES}
 
 
-def _query(sql: str, columns: Sequence[BoundColumn], connection: BaseDatabaseWrapper) -> str:
+def _query(sql: str, columns: Sequence[BoundColumn]) -> str:
     """Return a query whose columns can be compared exactly as they are; an empty text is no id."""
-    shown = ", ".join(f"{_shown(each.name, each.kind, connection)} AS c{at}" for at, each in enumerate(columns))
+    shown = ", ".join(f"{_shown(each.name, each.kind)} AS c{at}" for at, each in enumerate(columns))
     texts = " AND ".join(f"{each.name} <> ''" for each in columns if each.kind in TEXTS)
     return f"SELECT {shown or '1 AS c0'} FROM ({sql}) q" + (f" WHERE {texts}" if texts else "")
 
 
-def _shown(column: str, kind: IdKind, connection: BaseDatabaseWrapper) -> str:
+def _shown(column: str, kind: IdKind) -> str:
     is_plain = kind is not IdKind.COLLATED and (kind is not IdKind.UUID or connection.vendor == "postgresql")
     return column if is_plain else f"({run.dialect().id_text(column, kind)})"
 
 
-def _sql_type(kind: IdKind, connection: BaseDatabaseWrapper) -> str:
-    if kind is IdKind.UUID and connection.vendor == "postgresql":
-        return "uuid"
-    return {IdKind.INTEGER: "bigint", IdKind.BOOLEAN: "boolean"}.get(kind, "text")
+def _sql_type(kind: IdKind) -> str:
+    for_uuid = "uuid" if connection.vendor == "postgresql" else "text"
+    return {IdKind.INTEGER: "bigint", IdKind.BOOLEAN: "boolean", IdKind.UUID: for_uuid}.get(kind, "text")
 
 
 def _bindings(model: type[Model] | None = None, kind: IdKind | None = None) -> str:
     """Return data bindings; for conditions on a column of this kind, also the ids of the model."""
-    return _bindings_of(registry.version, connections[DEFAULT_DB_ALIAS].vendor, model, kind)
+    return _bindings_of(registry.version, connection.vendor, model, kind)
 
 
 @lru_cache(maxsize=256)
 def _bindings_of(version: int, vendor: str, model: type[Model] | None, kind: IdKind | None) -> str:
-    found, connection = document(), connections[DEFAULT_DB_ALIAS]
+    found = document()
     if model is not None and kind is not None:
         known = registry.type_of(model)
         sql, columns = compiled(model._base_manager.values_list(known.column), connection, known.name)
-        found["sql_types"][known.name] = _sql_type(kind, connection)
-        if _sql_type(columns[0].kind, connection) == found["sql_types"][known.name]:
-            found["domains"] = {known.name: {"query": _query(sql, columns, connection)}}
+        found["sql_types"][known.name] = _sql_type(kind)
+        if _sql_type(columns[0].kind) == found["sql_types"][known.name]:
+            found["domains"] = {known.name: {"query": _query(sql, columns)}}
     return yaml.safe_dump(found, sort_keys=False, width=1_000_000)
 
 
@@ -226,10 +222,13 @@ def _asked(user: object, resource: object) -> dict[str, Any]:
 
 def _rows(path: str, query: dict[str, Any]) -> list[tuple[Any, ...]]:
     """Return the rows of the local SQL for a question."""
-    sql = call(path, {"query": query, "data_bindings": _bindings()})["sql"]
-    with connections[DEFAULT_DB_ALIAS].cursor() as cursor:
-        cursor.execute(sql)
-        return cursor.fetchall()
+    return _execute(call(path, {"query": query, "data_bindings": _bindings()})["sql"])
+
+
+def _execute(sql: str, values: Sequence[object] | None = None) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(sql, values)  # type: ignore[arg-type]  # texts and numbers
+        return cursor.fetchall() if cursor.description else []
 
 
 def authorize(user: object, action: str, resource: object) -> bool:
@@ -262,8 +261,7 @@ class RemoteCondition(AccessCondition):
             "data_bindings": _bindings(self.model, kind),
         }
         sql = call("/evaluate_query_local", body)["sql"]
-        shown = _shown(column, kind, connections[DEFAULT_DB_ALIAS])
-        return f"({sql.replace(mark, shown).replace('%', '%%')})", ()
+        return f"({sql.replace(mark, _shown(column, kind)).replace('%', '%%')})", ()
 
 
 condition_type = RemoteCondition
@@ -271,46 +269,21 @@ condition_type = RemoteCondition
 
 def explain(user: object, action: str, resource: object) -> Explained:
     """Return why the user may perform the action on the resource, or why not, by the rows connected to both."""
-    holds, connection = authorize(user, action, resource), connections[DEFAULT_DB_ALIAS]
+    holds = authorize(user, action, resource)
     kind = DatabaseKind.POSTGRES if connection.vendor == "postgresql" else DatabaseKind.SQLITE
     bindings = bindings_from_text(_bindings())
     database = Database(DEFAULT_DB_ALIAS, kind, "postgres" if kind is DatabaseKind.POSTGRES else "sqlite", "")
     patterns = [SyncPattern(each.key, database, SqlQuery(each.query, each.families)) for each in bindings.facts]
     ids = {(each.type, each.id) for each in map(value_of, (user, resource)) if each.id != NOBODY}
-    cursors: Any = _Cursors(connection)
-    rows = BoundRows(patterns, cursors).connected_to(ids)
+    collated = ' COLLATE "C"' if kind is DatabaseKind.POSTGRES else ""
+    source = SqlConnection(database, connection, Error, connection.cursor, connection.close, collated)
+    rows = BoundRows(patterns, source).connected_to(ids)
     asked = _asked(user, resource)
     asked["context_facts"] += [fact_to_json(each) for each in rows]
     found = call("/explain", {**asked, "action": action})
     if found["allowed"] != holds:
         raise AuthzError(f"the decision ({holds}) cannot be explained by the {len(rows):,} rows connected to both")
-    reasons = (found["proof"], ()) if found["proof"] else (None, found["obstacles"])
-    proof, failures = reasons[0] and _reason(reasons[0]), tuple(map(_reason, reasons[1]))
-    goal = ExplainedGoal(found["goal"], holds, proof, failures, found["note"])
-    return Explained(Explanation(found["policy_version"], (goal,)))
-
-
-class _Cursors(NamedTuple):
-    """A connection of Django's, as `BoundRows` uses it."""
-
-    connection: BaseDatabaseWrapper
-    mark: str = "%s"
-
-    @property
-    def collated(self) -> str:
-        return ' COLLATE "C"' if self.connection.vendor == "postgresql" else ""
-
-    def execute(self, statement: str, values: Sequence[str] = ()) -> list[tuple[Any, ...]]:
-        with self.connection.cursor() as cursor:
-            cursor.execute(statement, list(values))
-            return cursor.fetchall()
-
-
-def _reason(raw: dict[str, Any]) -> Reason:
-    rule = RuleText(raw["rule"]["text"], raw["rule"]["line"]) if "rule" in raw else None
-    because = tuple(map(_reason, raw.get("because", ())))
-    parts = {"source": raw.get("source", ""), "met": tuple(raw.get("met", ())), "note": raw.get("note", "")}
-    return Reason(raw["kind"], raw["text"], rule=rule, because=because, **parts)
+    return Explained(explanation_from_json(found))
 
 
 def publish_policy(text: str) -> Callable[[], object]:
@@ -325,11 +298,7 @@ def publish_policy(text: str) -> Callable[[], object]:
 # an unreachable server left there is sent before the next question, or by `authz_drain`.
 
 TABLE = "authz_outbox"
-_CREATE = {
-    "sqlite": f"CREATE TABLE IF NOT EXISTS {TABLE} (id INTEGER PRIMARY KEY AUTOINCREMENT, changes TEXT NOT NULL)",
-    "postgresql": f"CREATE TABLE IF NOT EXISTS {TABLE} "
-    "(id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, changes text NOT NULL)",
-}
+_ID = {"sqlite": "INTEGER PRIMARY KEY AUTOINCREMENT", "postgresql": "bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY"}
 _AT_ONCE = 100
 
 
@@ -347,7 +316,7 @@ class WrittenChange:
         """Return the change as POST /batch takes it."""
         if self.facts:
             return {"inserts": [fact_to_json(each) for each in self.facts]}
-        return {"deletes": [_pattern_to_json(each) for each in self.patterns]}
+        return {"deletes": [pattern_to_json(each) for each in self.patterns]}
 
     def send(self) -> None:
         drain()
@@ -367,15 +336,14 @@ class RemoteFacts(StoredFacts):
         own, stored = _facts_of(_own()), {fact for pattern in patterns for fact in _stored(pattern)}
         if patterns:
             _write(WrittenChange(patterns=patterns, hides=bool(stored)))
-        return len(stored.union(fact for fact in own if any(_matches(pattern, fact) for pattern in patterns)))
+        return len(stored.union(fact for fact in own if any(pattern.matches(fact) for pattern in patterns)))
 
 
 facts = RemoteFacts()
 
 
 def _write(change: WrittenChange) -> None:
-    with connections[DEFAULT_DB_ALIAS].cursor() as cursor:
-        cursor.execute(f"INSERT INTO {TABLE} (changes) VALUES (%s)", [change.text])
+    _execute(f"INSERT INTO {TABLE} (changes) VALUES (%s)", [change.text])
     transaction.on_commit(change.send, DEFAULT_DB_ALIAS, robust=True)
 
 
@@ -385,7 +353,6 @@ def _own() -> list[WrittenChange]:
     Django drops the callbacks of atomic blocks that are rolled back, but not those after a savepoint made by hand,
     whose rows are gone. So a change counts if it is in both places.
     """
-    connection: Any = connections[DEFAULT_DB_ALIAS]
     if not connection.in_atomic_block:
         drain()
         return []
@@ -410,7 +377,7 @@ def _facts_of(changes: Iterable[WrittenChange]) -> list[Stored]:
     for change in changes:
         found.update(dict.fromkeys(change.facts))
         for pattern in change.patterns:
-            found = {fact: None for fact in found if not _matches(pattern, fact)}
+            found = {fact: None for fact in found if not pattern.matches(fact)}
     return list(found)
 
 
@@ -435,18 +402,7 @@ def _stored(pattern: FactPattern) -> list[Stored]:
         Stored(each["predicate"], tuple([Value(arg["type"], arg["id"]) for arg in each["args"]]))
         for each in call(f"/facts?{urlencode(asked)}")
     ]
-    return [fact for fact in found if _matches(pattern, fact)]
-
-
-def _matches(pattern: FactPattern, fact: Stored) -> bool:
-    return (pattern.predicate, len(pattern.args)) == (fact.predicate, len(fact.args)) and all(
-        arg.type in (None, value.type) and arg.id in (None, value.id) for arg, value in zip(pattern.args, fact.args)
-    )
-
-
-def _pattern_to_json(pattern: FactPattern) -> dict[str, object]:
-    args = [{"type": arg.type, "id": arg.id} if arg.type else None for arg in pattern.args]
-    return {"predicate": pattern.predicate, "args": args}
+    return [fact for fact in found if pattern.matches(fact)]
 
 
 # ---- the outbox -----------------------------------------------------------------------------------------------------
@@ -473,17 +429,14 @@ def drain(skip: Callable[[OutboxBlocked], None] | None = None) -> int:
             if skip is None:
                 raise
             skip(blocked)
-        with connections[DEFAULT_DB_ALIAS].cursor() as cursor:
-            cursor.execute(f"DELETE FROM {TABLE} WHERE id = %s AND changes = %s", [number, text])
+        _execute(f"DELETE FROM {TABLE} WHERE id = %s AND changes = %s", [number, text])
     return sent
 
 
 def _waiting() -> Iterator[tuple[int, str]]:
     last = 0
     while True:
-        with connections[DEFAULT_DB_ALIAS].cursor() as cursor:
-            cursor.execute(f"SELECT id, changes FROM {TABLE} WHERE id > %s ORDER BY id LIMIT {_AT_ONCE}", [last])
-            rows = cursor.fetchall()
+        rows = _execute(f"SELECT id, changes FROM {TABLE} WHERE id > %s ORDER BY id LIMIT {_AT_ONCE}", [last])
         yield from rows
         if len(rows) < _AT_ONCE:
             return
@@ -503,33 +456,27 @@ def _send(number: int, text: str) -> None:
 # ---- what Django runs for a project ----------------------------------------------------------------------------------
 
 
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
-
-
 def migrated(verbosity: int) -> None:
     """Create the outbox."""
-    with connections[DEFAULT_DB_ALIAS].cursor() as cursor:
-        cursor.execute(_CREATE[connections[DEFAULT_DB_ALIAS].vendor])
+    _execute(f"CREATE TABLE IF NOT EXISTS {TABLE} (id {_ID[connection.vendor]}, changes text NOT NULL)")
 
 
-def findings(databases: Iterable[str] | None) -> Iterator[CheckMessage]:
-    if (unsupported := engine_problem()) is not None:
-        yield unsupported
-        return
+def findings(databases: Iterable[str] | None) -> Iterator[checks.CheckMessage]:
     problems = list(_problems())
-    yield from (Error(each, id="authz.E108") for each in problems)
-    if urlsplit(settings.URL).scheme == "http" and urlsplit(settings.URL).hostname not in LOOPBACK:
+    yield from (checks.Error(each, id="authz.E108") for each in problems)
+    url = urlsplit(settings.URL)
+    if url.scheme == "http" and url.hostname not in ("localhost", "127.0.0.1", "::1"):
         hint = "Use https: others could read the key, and change the SQL that runs in your database."
-        yield Warning("AUTHZ['URL'] is not encrypted", hint=hint, id="authz.W111")
+        yield checks.Warning("AUTHZ['URL'] is not encrypted", hint=hint, id="authz.W111")
     for name in ("POLICY", "ADMIN"):
         if getattr(settings, name):
             hint = "The server has the policy and the pages; remove one of the two."
-            yield Error(f"AUTHZ has both URL and {name}", hint=hint, id="authz.E109")
+            yield checks.Error(f"AUTHZ has both URL and {name}", hint=hint, id="authz.E109")
     program = None
     if databases and DEFAULT_DB_ALIAS in databases and not problems:
         try:
             policy = call("/policy")["policy"]
             program = compile_source(Source(policy["src"])) if policy else None
         except (AuthzError, Unavailable) as error:
-            yield Warning(error.message, hint="Until it answers, every check raises an error.", id="authz.W110")
+            yield checks.Warning(error.message, hint="Until it answers, every check raises an error.", id="authz.W110")
     yield from findings_of_bindings(program)
