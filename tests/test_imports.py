@@ -23,6 +23,7 @@ ALLOWED = {
         "checks.views",
         "checks.asking.advice",
         "checks.asking.ask",  # its answers by `localsql.django`, as `checks.explain` is
+        "checks.asking.conditions",
         "checks.asking.limits",
         "checks.asking.question",
         "checks.asking.run",

@@ -303,13 +303,13 @@ class _Page:
 
     def _resources(self, type_name: str, action: str) -> Answer:
         asked = {"actor": self.text, "action": action, "resource": type_name}
-        actor = Asked(self.value.type, (self.value.id,))
+        actor = Asked.of(self.value)
         question = allow(actor, Asked(STRING, (action,)), Asked(type_name), ("resource",))
         url = page_url("ask", self.version, {"kind": "list", **asked})
         return self._answer(lambda counted: f"Can {action}: {counted or 'none'}.", url, {type_name: question})
 
     def _actors(self, action: str) -> Answer:
-        resource, name = Asked(self.value.type, (self.value.id,)), Asked(STRING, (action,))
+        resource, name = Asked.of(self.value), Asked(STRING, (action,))
         types = [each for each, known in sorted(self.program.types.items()) if known.kind == "actor"]
         questions = {each: allow(Asked(each), name, resource, ("actor",)) for each in types}
         url = page_url("ask", self.version, {"kind": "who", "action": action, "resource": self.text})

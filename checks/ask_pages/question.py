@@ -271,7 +271,7 @@ def _value(text: str, suggest: Callable[[str], Sequence[str]] = lambda text: ())
             raise
         hint = f"`{text}` is not a valid value; write it as `{written(Value(type_name, an_id))}`"
         raise MalformedRequest("", hint) from None
-    return Asked(found.type, (found.id,))
+    return Asked.of(found)
 
 
 def _type_in(text: str) -> str:

@@ -33,7 +33,7 @@ from policy.errors import AuthzError, MalformedRequest
 from policy.language.source import Source
 from policy.rules.program import Atom, Program, Rule, Signature, Types
 from policy.rules.program import Var as RuleVar
-from policy.values import ABSTRACT, STRING
+from policy.values import ABSTRACT, STRING, Value
 
 # ---- the open policy ------------------------------------------------------------------------------------------------
 # Environments without a policy have an open one: `allow` follows from `has_permission` facts of any types.
@@ -98,6 +98,10 @@ class Asked(NamedTuple):
 
     type: str
     ids: tuple[str, ...] | None = None
+
+    @classmethod
+    def of(cls, value: Value) -> Asked:
+        return cls(value.type, (value.id,))
 
     @property
     def one(self) -> str:

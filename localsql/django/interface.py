@@ -19,12 +19,12 @@ from django.db.models import BooleanField, Expression, F, Model, QuerySet
 from django.db.models.sql.compiler import SQLCompiler
 
 import localsql.django as authz
-from checks.engine.sql.text import IdKind
+from checks.engine.sql.bound import OuterColumn
 from checks.explain.explain import Explanation, explanation_to_text
 from facts.wire import Argument, FactPattern
 from facts.wire import Fact as Stored
 from localsql.django.bindings import registry
-from localsql.django.tables import kind_of, value_of
+from localsql.django.tables import kind_of, outer_column, value_of
 from policy.core.config import settings
 from policy.values import Value
 
@@ -38,10 +38,8 @@ def permitted(user: object, action: str, model: type[Model], column: str | None 
 
     The row is the object itself or, with `column`, has its key there, as a foreign key.
     """
-    condition: AccessCondition = authz.condition_type(
-        column or registry.type_of(model).column, action, model, value_of(user), None
-    )
-    return condition
+    name = column or registry.type_of(model).column
+    return cast("AccessCondition", authz.condition_type(name, action, model, value_of(user), None))
 
 
 class AccessCondition(Expression):
@@ -77,11 +75,12 @@ class AccessCondition(Expression):
             raise NotSupportedError(
                 f"{self.column!r} cannot be compared with ids; use a column of texts, numbers or UUIDs"
             )
-        sql, values = self.condition(column.replace("%%", "%"), kind, compiler.query.high_mark is not None)
+        outer = outer_column(self.column, compiler, column.replace("%%", "%"), kind)
+        sql, values = self.condition(outer, compiler.query.high_mark is not None)
         return f"({column} IS NOT NULL AND {sql})", values  # no object: false, and true under NOT
 
     @abstractmethod
-    def condition(self, column: str, kind: IdKind, is_page: bool) -> tuple[str, tuple[Any, ...]]:
+    def condition(self, column: OuterColumn, is_page: bool) -> tuple[str, tuple[Any, ...]]:
         """Return the condition on a column, and its parameters."""
 
 

@@ -27,7 +27,7 @@ from django.db import DEFAULT_DB_ALIAS, Error, connection, transaction
 from django.db.models import Model
 
 from checks.asking import run
-from checks.engine.sql.bound import TEXTS, BoundColumn
+from checks.engine.sql.bound import TEXTS, BoundColumn, OuterColumn
 from checks.engine.sql.text import IdKind
 from checks.explain.explain import explanation_from_json
 from facts.wire import Fact as Stored
@@ -198,7 +198,7 @@ def _bindings_of(version: int, vendor: str, model: type[Model] | None, kind: IdK
     found = document()
     if model is not None and kind is not None:
         known = registry.type_of(model)
-        sql, columns = compiled(model._base_manager.values_list(known.column), connection, known.name)
+        sql, columns, _ = compiled(model._base_manager.values_list(known.column), connection, known.name)
         found["sql_types"][known.name] = _sql_type(kind)
         if _sql_type(columns[0].kind) == found["sql_types"][known.name]:
             found["domains"] = {known.name: {"query": _query(sql, columns)}}
@@ -247,7 +247,7 @@ def actions(user: object, resource: object) -> set[str]:
 class RemoteCondition(AccessCondition):
     """A condition by the server: local SQL, asked for each time, as its constants are stored facts of the moment."""
 
-    def condition(self, column: str, kind: IdKind, is_page: bool) -> tuple[str, tuple[Any, ...]]:
+    def condition(self, column: OuterColumn, is_page: bool) -> tuple[str, tuple[Any, ...]]:
         names = ("actor", "action", "resource")
         constraints = {
             name: {"type": value.type, "ids": [_id(value)]} if value else {"type": self.type_name, "ids": None}
@@ -258,10 +258,10 @@ class RemoteCondition(AccessCondition):
         body = {
             "query": {"predicate": ["allow", names], "constraints": constraints, "context_facts": _context()},
             "mode": {"mode": "filter", "query_var": name, "output_column_name": mark},
-            "data_bindings": _bindings(self.model, kind),
+            "data_bindings": _bindings(self.model, column.kind),
         }
         sql = call("/evaluate_query_local", body)["sql"]
-        return f"({sql.replace(mark, _shown(column, kind)).replace('%', '%%')})", ()
+        return f"({sql.replace(mark, _shown(column.sql, column.kind)).replace('%', '%%')})", ()
 
 
 condition_type = RemoteCondition

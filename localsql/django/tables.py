@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from threading import Lock
 from typing import Any
 from uuid import UUID
 
 from django.contrib.auth import get_user_model
+from django.core.exceptions import FullResultSet
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Field, Model, QuerySet, UUIDField
 from django.db.models.expressions import Col
+from django.db.models.lookups import Lookup
+from django.db.models.sql.compiler import SQLCompiler
 from django.db.models.sql.constants import LOUTER
+from django.db.models.sql.where import WhereNode
 
 from checks.asking import run
-from checks.engine.sql.bound import BoundColumn, BoundTable, BoundTables
+from checks.engine.sql.bound import BoundColumn, BoundTable, BoundTables, OuterColumn, OwnRows
 from checks.engine.sql.text import Dialect, IdKind
 from facts.wire import id_from_json, name_from_json
 from localsql.binding_keys import BindingKey, key_from_text
@@ -49,14 +53,14 @@ def current() -> BoundTables:
 def table_of(binding: ModelBinding, connection: BaseDatabaseWrapper) -> BoundTable:
     """Return a binding as a table. Raise `BindingRejected` if its columns do not fit, or cannot be compared exactly."""
     key = key_from_text(binding.text)
-    sql, columns = compiled(binding.queryset, connection, binding.text)
+    sql, columns, rows = compiled(binding.queryset, connection, binding.text)
     if len(columns) != len(key.columns):
         raise BindingRejected(binding.text, f"has {len(key.columns)} `_`, but the queryset has {len(columns)} columns")
     args: list[BoundColumn | str] = [constant or "" for constant in key.constants]
     for index, column in zip(key.columns, columns):
         _check_kind(binding.text, key, index, column.kind)
         args[index] = column
-    return BoundTable(key.signature, sql, tuple(args))
+    return BoundTable(key.signature, sql, tuple(args), rows)
 
 
 def _check_kind(text: str, key: BindingKey, index: int, kind: IdKind) -> None:
@@ -66,8 +70,10 @@ def _check_kind(text: str, key: BindingKey, index: int, kind: IdKind) -> None:
         raise BindingRejected(text, f"argument {index + 1} is of type {type_name}, but its column holds {kind} values")
 
 
-def compiled(queryset: QuerySet[Any, Any], connection: BaseDatabaseWrapper, text: str) -> tuple[str, list[BoundColumn]]:
-    """Return a queryset's SQL, with its constants as literals, and its columns."""
+def compiled(
+    queryset: QuerySet[Any, Any], connection: BaseDatabaseWrapper, text: str
+) -> tuple[str, list[BoundColumn], OwnRows | None]:
+    """Return a queryset's SQL, with its constants as literals, its columns, and whether its rows are a table's own."""
     if queryset.db != connection.alias:
         raise BindingRejected(text, f"its model is in the database `{queryset.db}`; facts are in `{connection.alias}`")
     query = queryset.query.clone()
@@ -82,13 +88,50 @@ def compiled(queryset: QuerySet[Any, Any], connection: BaseDatabaseWrapper, text
         inner.as_sql()
         if [_column(text, entry[0], connection, inner.query)[0] for entry in inner.select] != [k for k, _ in kinds]:
             raise BindingRejected(text, "the querysets that it combines have columns of different types")
-    names = [alias or f"col{index}" for index, (_, _, alias) in enumerate(select, 1)]
+    numbered = [f"col{index}" for index in range(1, len(select) + 1)]
+    names = numbered if query.combinator else [alias or name for name, (*_, alias) in zip(numbered, select)]
     if query.combinator:
-        names = [f"col{index}" for index in range(1, len(select) + 1)]
         sql = f"WITH rows_of({', '.join(names)}) AS ({sql}) SELECT {', '.join(names)} FROM rows_of"
     quoted = [connection.ops.quote_name(name) for name in names]
-    columns = [BoundColumn(name, kind, may_be_null) for name, (kind, may_be_null) in zip(quoted, kinds)]
-    return with_literals(sql, params, connection), columns
+    owns = [connection.ops.quote_name(getattr(getattr(each, "target", None), "column", "")) for each, *_ in select]
+    columns = [BoundColumn(name, *of_column, own) for name, of_column, own in zip(quoted, kinds, owns)]
+    return with_literals(sql, params, connection), columns, _own_rows(compiler.query, select, connection)
+
+
+def _own_rows(query: Any, select: Any, connection: BaseDatabaseWrapper) -> OwnRows | None:
+    """Return what is known of a queryset's rows if they are rows of one table, filtered by their own columns."""
+    read = [name for name, uses in query.alias_refcount.items() if uses]
+    does_more = query.combinator or query.distinct or query.is_sliced or query.group_by is not None
+    if does_more or query.extra_tables or len(read) != 1 or not all(isinstance(each, Col) for each, *_ in select):
+        return None
+    leaves = list(_leaves(query.where))
+    if not all(isinstance(each, Col) for each in leaves):
+        return None
+    may_be_null = any(each.target.null for each in leaves)
+
+    def test(alias: str) -> str:
+        own = query.clone()
+        own.change_aliases({name: alias for name in read if name != alias})
+        try:
+            sql, params = own.get_compiler(connection=connection).compile(own.where)
+        except FullResultSet:
+            return ""
+        return f"({with_literals(sql, params, connection)}){' IS TRUE' if may_be_null else ''}" if sql else ""
+
+    return OwnRows(query.alias_map[read[0]].table_name, test)
+
+
+def _leaves(node: Any) -> Iterator[Any]:
+    """Yield what a filter compares with values; what is not a column may be a subquery, or SQL of the project."""
+    if isinstance(node, WhereNode):
+        for child in node.children:
+            yield from _leaves(child)
+    elif isinstance(node, Lookup):
+        values = node.rhs if isinstance(node.rhs, list | tuple | set) else [node.rhs]
+        yield node.lhs
+        yield from (each for each in values if hasattr(each, "as_sql"))
+    else:
+        yield node
 
 
 def with_literals(sql: str, params: Sequence[object], connection: BaseDatabaseWrapper) -> str:
@@ -102,6 +145,15 @@ def with_literals(sql: str, params: Sequence[object], connection: BaseDatabaseWr
             cursor.execute("SELECT quote(%s)", [value])  # type: ignore[list-item]  # as Django's compiler returns it
             literals.append(cursor.fetchone()[0])
     return sql % tuple(literals)
+
+
+def outer_column(expression: Any, compiler: SQLCompiler, sql: str, kind: IdKind) -> OuterColumn:
+    """Return a column of a statement; with its table, if it is unique there."""
+    target, table = getattr(expression, "target", None), compiler.query.alias_map.get(getattr(expression, "alias", ""))
+    if target is None or table is None or not target.unique:
+        return OuterColumn(sql, kind)
+    name = compiler.connection.ops.quote_name(target.column)
+    return OuterColumn(sql, kind, table.table_name, name, expression.alias)
 
 
 def _column(text: str, expression: Any, connection: BaseDatabaseWrapper, query: Any) -> tuple[IdKind, bool]:

@@ -23,9 +23,9 @@ from django.test import override_settings
 
 import localsql.django as authz
 from authz_project.keys import caller_of_token
-from checks.asking import run
+from checks.asking import conditions, run
 from checks.asking.question import BUILT_IN
-from localsql.django import asking, bind, remote, type_of
+from localsql.django import bind, remote, type_of
 from localsql.django.bindings import registry
 from localsql.django.tables import current
 from policy.errors import AuthzError
@@ -143,20 +143,30 @@ class Project:
         }
         if not kinds:
             kinds, constant = {0: "text"}, {index: text for index, text in constant.items() if index}
+        own, others = self.own_column(signature, kinds, rows)
+        name = {index: "key" if index == own else f"c{index}" for index in kinds}
         made = self.model(
-            {f"c{index}": COLUMNS[kind][0]() for index, kind in kinds.items()}
-            | {"live": models.BooleanField(default=True)}
+            {name[index]: COLUMNS[kind][0]() for index, kind in kinds.items() if index != own}
+            | ({} if own is None else {"key": _unique(COLUMNS[kinds[own]][0]())})
+            | {"live": models.BooleanField(default=True, null=self.rng.random() < 0.5)}
         )
-        objects = [made(**{f"c{index}": _python(kind, row[index].id) for index, kind in kinds.items()}) for row in rows]
+        objects = [made(**{name[index]: _python(kind, row[index].id) for index, kind in kinds.items()}) for row in rows]
         for index, kind in kinds.items():  # rows that are no facts
             for nothing in (None, "") if kind in FOR_TEXTS else (None,):
-                if kind != "sure" or nothing is not None:
-                    values = {f"c{other}": getattr(objects[0], f"c{other}") for other in kinds}
-                    objects.append(made(**{**values, f"c{index}": nothing}))
-        objects.append(made(live=False, **{f"c{index}": _other(kind) for index, kind in kinds.items()}))
+                if index != own and (kind != "sure" or nothing is not None) and (own is None or others):
+                    values = {name[other]: getattr(objects[0], name[other]) for other in kinds}
+                    values |= {"key": others.pop()} if own is not None else {}
+                    objects.append(made(**{**values, name[index]: nothing}))
+        for live in (False, None) if made._meta.get_field("live").null else (False,):
+            if own is None or others:
+                key = {} if own is None else {"key": others.pop()}
+                objects.append(made(live=live, **(_others(kinds, name) | key)))
+        objects += [made(live=False, **{**_others(kinds, name), "key": key}) for key in others]
         made.objects.bulk_create(objects)
-        names = [f"c{index}" for index in kinds]
-        rows_of = made.objects.filter(live=True).values_list(*names)
+        if own is not None:
+            type_of(made, name=signature.types[own], column="key")
+            self.everything[signature.types[own]] = made
+        rows_of = made.objects.filter(live=True).values_list(*name.values())
         is_loose = "loose" in kinds.values()  # by such a collation, a DISTINCT of the queryset itself leaves out ids
         if self.rng.random() < 0.2:
             rows_of = rows_of.union(rows_of, all=is_loose or self.rng.random() < 0.5)
@@ -164,6 +174,19 @@ class Project:
             rows_of = rows_of.distinct()
         args = (f"{t}:{constant[i]}" if i in constant else f"{t}:_" for i, t in enumerate(signature.types))
         bind(f"{signature.predicate}({', '.join(args)})", rows_of)
+
+    def own_column(
+        self, signature: Signature, kinds: dict[int, str], rows: list[tuple[Value, ...]]
+    ) -> tuple[int | None, list[Any]]:
+        """Choose a column to be the key of its type's objects, which then have all these facts; return other keys."""
+        for index, kind in kinds.items():
+            everything, mine = self.everything.get(signature.types[index]), [row[index].id for row in rows]
+            if everything is None or len({*mine}) < len(mine) or kind == "loose" or self.rng.random() < 0.3:
+                continue
+            ids = {_text(key) for key in everything.objects.values_list("key", flat=True)} | {*mine}
+            if all(map(COLUMNS[kind][1], ids)):
+                return index, [_python(kind, text) for text in sorted(ids - {*mine})]
+        return None, []
 
     def tables_of_ids(self, values: Iterable[Value]) -> None:
         ids = defaultdict(set)
@@ -360,6 +383,15 @@ def _other(kind: str) -> object:
     return {"number": 4711, "small": 4711, "uuid": UUID(int=11), "truth": True}.get(kind, "not live")
 
 
+def _others(kinds: dict[int, str], name: dict[int, str]) -> dict[str, object]:
+    return {name[index]: _other(kind) for index, kind in kinds.items()}
+
+
+def _unique(field: models.Field) -> models.Field:
+    field._unique = True
+    return field
+
+
 def _text(key: object) -> str:
     return str(key)
 
@@ -369,7 +401,7 @@ def project(rng: Random, slug: str) -> Iterator[Project]:
     """Let the engine be part of this process's project, in this environment."""
     made = Project(rng)
     inside = override_settings(ENVIRONMENT=slug)
-    many = patch.object(asking, "_are_many", lambda *_: rng.random() < 0.5)  # each form of pages
+    many = patch.object(conditions, "are_many", lambda *_: rng.random() < 0.5)  # each form of pages
     try:
         storing = patch.object(ask_adapter, "store", made.store)
         with inside, many, storing, patch.object(run, "_application", lambda: current):

@@ -12,7 +12,7 @@ Of two columns that are compared, the one that is read later in the join stays a
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -32,12 +32,14 @@ from checks.engine.plan.plan import (
     PlanSource,
     Same,
 )
-from checks.engine.rules.clauses import Col, Const, Operand, Slot, Term, Var
+from checks.engine.rules.clauses import Col, Const, Member, Operand, Other, Slot, Term, Var, value
+from checks.engine.sql.render import SelectScope
 from checks.engine.sql.stored import Scoped, StoredRenderer
-from checks.engine.sql.text import Column, Formed, IdKind, Shown, Text, joined
+from checks.engine.sql.text import Column, Formed, IdKind, Shown, Text, joined, union
 from policy.rules.program import Signature
 
 _STORE = "bound:"
+_ROW = "row of "  # before a store: its only row is the one that the enclosing statement tests
 TEXTS = (IdKind.TEXT, IdKind.COLLATED)
 
 
@@ -46,6 +48,15 @@ class BoundColumn:
     name: str  # in the subquery
     kind: IdKind
     may_be_null: bool = True
+    own: str = ""  # in the table that the rows are of
+
+
+@dataclass(frozen=True, slots=True)
+class OwnRows:
+    """What is known if a subquery has rows of one table, each at most once, and their columns as they are."""
+
+    table: str
+    test: Callable[[str], str]  # of a row to be one of them, by the table's alias; empty if all are
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +66,13 @@ class BoundTable:
     signature: Signature
     sql: str
     args: tuple[BoundColumn | str, ...]
+    rows: OwnRows | None = None
+
+    @property
+    def of_row(self) -> BoundTable:
+        """The same, with the names that its columns have in the table."""
+        args = [replace(each, name=each.own) if isinstance(each, BoundColumn) else each for each in self.args]
+        return replace(self, args=tuple(args))
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,14 +92,33 @@ class BoundTables:
         return self.by_signature.get(signature, ())
 
     def table(self, store: str) -> BoundTable:
+        if store.startswith(_ROW):
+            return self.table(store.removeprefix(_ROW)).of_row
         return self.tables[int(store.removeprefix(_STORE))]
 
 
 NO_TABLES = BoundTables()
 
 
+@value
 class Element(Formed):
-    """An answer as an element of a set that a column is looked up in."""
+    """An answer as an element of a set that a column of this kind is looked up in."""
+
+    kind: IdKind
+
+
+class OuterColumn(NamedTuple):
+    """A column of the enclosing statement; if it is unique in its table, facts may be of the same row."""
+
+    sql: str
+    kind: IdKind
+    table: str = ""  # that it is a unique column of
+    name: str = ""
+    alias: str = ""  # of the table, as Django has it; `row` is the same in SQL
+
+    @property
+    def row(self) -> str:
+        return self.sql.removesuffix(f".{self.name}")
 
 
 OUTER = "outer_id"  # the slot of the value that is a column of the enclosing statement: its text
@@ -101,9 +138,7 @@ def tested_by_row(plan: Plan) -> Plan | None:
         test = None if plan.has_rounds else _row_test(end)
         if test is None:
             return None
-        columns = [each for each in test.sought if isinstance(each, Col)]
-        alike = renumbered(test.row, columns) or test.row, len(columns), len(test.sought), test.rest is None
-        found.setdefault(alike, []).append(test)
+        found.setdefault(test.alike, []).append(test)
     return Plan(plan.name, 0, tuple(_exit(plan, tests) for tests in found.values()), fixed=plan.fixed)
 
 
@@ -113,6 +148,12 @@ class RowTest(NamedTuple):
     row: Branch
     sought: tuple[Operand, ...] = ()
     rest: Exit | None = None
+
+    @property
+    def alike(self) -> Hashable:
+        """What is the same in tests that differ in their sets only."""
+        columns = [each for each in self.sought if isinstance(each, Col)]
+        return renumbered(self.row, columns) or self.row, len(columns), len(self.sought), self.rest is None
 
 
 def _row_test(end: Exit) -> RowTest | None:
@@ -163,6 +204,21 @@ def _source(term: Term) -> int:
 
 
 # ---- rendering ------------------------------------------------------------------------------------------------------
+
+
+def _element(term: Term, kind: IdKind) -> Element:
+    return Element(term, lambda text: (*text, " AS o0"), kind)
+
+
+def _argument_index(column: Col) -> int:
+    return int(column.name.removeprefix("a"))
+
+
+class RowCondition(NamedTuple):
+    """A condition on the row of an outer column, and the SELECTs of the sets that it looks up in."""
+
+    truth: Text
+    sets: list[Text]
 
 
 @dataclass
@@ -221,7 +277,7 @@ class BoundRenderer(StoredRenderer):
         source = scope.seen.get(term.source) if isinstance(term, Col) else None
         if not isinstance(source, FactScan) or source.is_row or not isinstance(term, Col):
             return None
-        return self.bound.table(source.store).args[int(term.name.removeprefix("a"))]
+        return self.bound.table(source.store).args[_argument_index(term)]
 
     def operand(self, operand: Term, scope: Scoped) -> Text:
         argument = self._argument(operand, scope)
@@ -246,18 +302,17 @@ class BoundRenderer(StoredRenderer):
         if self.elements is None:
             return self.outs(end)
         (out,) = end.outs
-        return [("NULL AS o0",) if isinstance(out, Var) else Element(out, lambda text: (*text, " AS o0"))]
+        return [("NULL AS o0",) if isinstance(out, Var) else _element(out, self.elements)]
 
     def shown(self, column: Shown, scope: Scoped) -> Text:
         if isinstance(column, Element):
-            return column.form(self._element(column.term, scope))
+            return column.form(self._as_element(column.term, column.kind, scope))
         if isinstance(self._argument(column.term, scope), str) and isinstance(column, Formed):
             return column.form(self.dialect.text_value(self.operand(column.term, scope)))
         return super().shown(column, scope)
 
-    def _element(self, term: Term, scope: Scoped) -> Text:
-        argument, kind = self._argument(term, scope), self.elements
-        assert kind is not None, "elements are of a kind"
+    def _as_element(self, term: Term, kind: IdKind, scope: Scoped) -> Text:
+        argument = self._argument(term, scope)
         if isinstance(argument, BoundColumn) and argument.kind is kind and isinstance(term, Col):
             return (
                 (self._text_of(argument, scope.names[term.source]),)
@@ -313,3 +368,106 @@ class BoundRenderer(StoredRenderer):
         if argument is not None:
             return self.dialect.integer(self.dialect.text_value(self.operand(operand, scope)))
         return super().number(operand, scope)
+
+    # ---- tests of the enclosing statement's row --------------------------------------------------------------------
+    # If facts are rows of the table that the enclosing statement reads, its row is not looked up again:
+    #
+    #     (d.a0) <- d <- has_relation(Document, "folder", Folder); f <- goals; d.a2 = f.c0
+    #     documents_document.folder_id = ANY(ARRAY(WITH … SELECT c0 FROM g1))
+    #
+    # All other branches are one set of ids. A test is true or false, never NULL, as it may be negated.
+
+    def of_row(self, plan: Plan, ends: Iterable[Exit], outer: OuterColumn) -> RowCondition | None:
+        """Return the condition that an outer column is among a list's answers; None if no facts are of its row."""
+        if not self.dialect.combines_indexes:
+            return None
+        scope, tables = self.entered(plan, SelectScope())
+        tests: dict[Hashable, list[RowTest]] = {}
+        others: list[Exit] = []
+        for end in ends:
+            test = self._own(end, outer)
+            if test is None:
+                others.append(end)
+            else:
+                tests.setdefault(test.alike, []).append(test)
+        if not tests:
+            return None
+        condition = RowCondition((), [])
+        found = [self._test_of_row(each, outer, scope, tables, condition.sets) for each in tests.values()]
+        if others:
+            column = self.dialect.id_text(outer.sql, outer.kind) if outer.kind is IdKind.COLLATED else outer.sql
+            found.append(self._among_rows(column, outer.kind, others, scope, tables, condition.sets))
+        return condition._replace(truth=("(", *joined(" OR ", found), ")"))
+
+    def _own(self, end: Exit, outer: OuterColumn) -> RowTest | None:
+        """Return the exit as a test of the outer column's row, with at most one set; None if it is none."""
+        test, out = _row_test(end), end.outs[0]
+        if test is None or not test.row.sources or not isinstance(out, Col) or len(test.sought) > 1:
+            return None
+        (source,) = test.row.sources
+        if not isinstance(source, FactScan) or source.is_row:
+            return None
+        table = self.bound.table(source.store)
+        if table.rows is None or table.rows.table != outer.table:
+            return None
+        columns = [table.args[_argument_index(each)] for each in (out, *test.sought) if isinstance(each, Col)]
+        names = [each.own for each in columns if isinstance(each, BoundColumn)]
+        return test if names[:1] == [outer.name] and len(names) == 1 + len(test.sought) else None
+
+    def _test_of_row(
+        self, alike: list[RowTest], outer: OuterColumn, scope: Scoped, tables: list[Text], sets: list[Text]
+    ) -> Text:
+        """Return the test that these branches, which differ in their sets only, make of the row."""
+        row, sought, _ = alike[0]
+        (source,) = row.sources
+        assert isinstance(source, FactScan), "the row is a fact"
+        own = replace(source, store=f"{_ROW}{source.store}")
+        table, alias = self.bound.table(own.store), outer.row
+        assert table.rows is not None, "its rows are those of the table"
+        names, seen = {**scope.names, own.number: alias}, {**scope.seen, own.number: own}
+        inner = scope._replace(names=names, seen=seen)
+        is_one = table.rows.test(outer.alias)
+        columns = [each for each in table.args if isinstance(each, BoundColumn) and each.may_be_null]
+        are_known: list[Text] = [(f"{alias}.{each.name} IS NOT NULL",) for each in columns]
+        tests: list[Text] = [(is_one,)] if is_one else []
+        tests += dict.fromkeys([*are_known, *self._row_is_fact(own.store, alias)])
+        tests += [self._certain(each, inner) for each in row.conditions[1:]]  # the first is that it is this row
+        ends = [test.rest for test in alike if test.rest is not None]
+        if ends and not sought:
+            arms = [self.arm(end, [("1",)], scope) for end in ends]
+            tests.append(("EXISTS (", *self._once(ends, union(arms, distinct=False), tables), ")"))
+        for each in sought if ends else ():
+            argument = self._argument(each, inner)
+            assert isinstance(argument, BoundColumn) and isinstance(each, Col), "a column is looked up"
+            is_text = argument.kind is IdKind.COLLATED
+            column = self._text_of(argument, alias) if is_text else self._itself(each, argument, inner)
+            tests.append(self._among_rows(column, argument.kind, ends, scope, tables, sets))
+        return ("(", *joined(" AND ", tests or [("1 = 1",)]), ")")
+
+    def _among_rows(
+        self, column: str, kind: IdKind, ends: list[Exit], scope: Scoped, tables: list[Text], sets: list[Text]
+    ) -> Text:
+        """Return the test that a column is among the answers of the exits, and add their SELECT to the sets."""
+        arms = [self.arm(end, [_element(end.outs[0], kind)], scope) for end in ends]
+        rows: Text = ("SELECT q.o0 FROM (", *union(arms, distinct=False), ") q WHERE q.o0 IS NOT NULL")
+        sets.append(self._once(ends, rows, tables))
+        return self.dialect.among_few((column,), sets[-1])
+
+    def _once(self, ends: list[Exit], rows: Text, tables: list[Text]) -> Text:
+        """Return a SELECT with the tables that it reads."""
+        recurses = any(isinstance(source, Goals | Answers) for end in ends for source in end.branch.sources)
+        read = tables if recurses else []
+        return (*self.head_of((*rows, *joined(" ", read)), read), *rows)
+
+    def _certain(self, condition: Condition, scope: Scoped) -> Text:
+        """Return the test of a condition on the row, which is false where it would be NULL."""
+        test = self._test(condition, scope)
+        match condition:
+            case Holds() | Member() | Same(Col(), Const()):
+                return test
+            case Same(Col() as column, Slot() | Other() as given) | Same(Slot() | Other() as given, Col() as column):
+                argument = self._argument(column, scope)
+                kind = argument.kind if isinstance(argument, BoundColumn) else IdKind.TEXT
+                wanted = self.dialect.id_value(self.operand(given, scope), kind)
+                return (*wanted, " IS NOT NULL AND ", *test) if wanted and kind not in TEXTS else test
+        return ("(", *test, ") IS TRUE")

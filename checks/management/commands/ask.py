@@ -176,7 +176,7 @@ def _questions(
 
 def asked_value(text: str, suggest: Callable[[str], Sequence[str]]) -> Asked:
     found = value_from_text(text, suggest)
-    return Asked(found.type, (found.id,))
+    return Asked.of(found)
 
 
 def asked_type(text: str, called: str) -> Asked:
