@@ -148,9 +148,17 @@ def plain_fact(raw: Any, known: Mapping[tuple[str, tuple[str, ...]], T]) -> tupl
         found = known[raw["predicate"], types]
     except (KeyError, TypeError):
         return None
-    if len(text) > _SHORT or not text.isascii() or "\0" in text or "" in ids or "*" in ids:
-        return None
-    return found, ids
+    return (found, ids) if is_plain(text, ids) else None
+
+
+def is_plain(text: str, ids: Sequence[str]) -> bool:
+    """Return whether these ids, joined to `text`, are all valid: short, ASCII, and none of them empty or `*`."""
+    return len(text) <= _SHORT and text.isascii() and "\0" not in text and "" not in ids and "*" not in ids
+
+
+def is_plain_type(name: str) -> bool:
+    """Return whether the name of a type was found valid before, and ids of that type have one spelling only."""
+    return name in _names and name not in _CANONICAL
 
 
 def end_from_json(raw: object, path: str) -> int:
