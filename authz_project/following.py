@@ -22,6 +22,7 @@ from policy.core import clock
 from policy.core.clock import timeline
 from policy.core.config import settings
 from policy.core.journal import Kind, newest_and_horizon
+from policy.core.memory import compact
 from policy.endpoint import Endpoint, Request, Response, caller
 from policy.models import PolicyVersion
 
@@ -116,7 +117,7 @@ class RecentChanges:
             for change in with_rows(self._environment_id, page.changes):
                 if "part" in change:
                     return False
-                entries.append(_Entry(change["revision"], change["made"], orjson.dumps(change)))
+                entries.append(_Entry(change["revision"], change["made"], compact(orjson.dumps(change))))
         size = sum(len(each.text) for each in entries)
         while size > self.MOST:
             size -= len(entries.pop(0).text)

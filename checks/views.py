@@ -26,6 +26,7 @@ from policy.active import Caller, Scope, Seen
 from policy.core import spans
 from policy.core.config import settings
 from policy.core.journal import current_offset, give_up_slot
+from policy.core.memory import compact
 from policy.endpoint import (
     OFFSET,
     Doc,
@@ -241,7 +242,7 @@ def store(key: CacheKey, found: AnswerSource, body: bytes) -> None:
     """
     if found.valid_while is None or run.in_transaction():
         return
-    answer = CachedAnswer(key, body, found.unused, found.valid_while, found.warning)
+    answer = CachedAnswer(key, compact(body), found.unused, found.valid_while, found.warning)
     if _bytes_of(answer) <= settings.ANSWER_CACHE / _SHARE:
         _answers.store(key, answer)
 

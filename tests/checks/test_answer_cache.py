@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+import tracemalloc
 from contextlib import contextmanager, suppress
 from functools import partial
 
+import orjson
 import pytest
 from django.db import connection, transaction
 from django.db.models import F
@@ -24,6 +26,7 @@ from facts.numbering import signature_number
 from facts.store import Inserts
 from facts.table import fact_table
 from facts.wire import fact_from_json, rows_of
+from policy.core import memory
 from policy.core.clock import new_moment
 from policy.core.journal import advance
 from policy.models import Environment, Revision
@@ -158,6 +161,22 @@ def test_answers_have_so_much_room_and_no_more(repos, monkeypatch):
     for number in range(20):
         repos.post("/authorize", about(f"User:{number}", "Repo:a", action="read"))
     assert len(views._answers) == 4
+
+
+def test_answers_are_stored_without_the_buffer_they_were_written_to(repos):
+    tracemalloc.start()
+    try:
+        repos.post("/authorize", ANN_READS)
+        kept = [orjson.dumps({"allowed": False}) for _ in range(100)]
+        before, _ = tracemalloc.get_traced_memory()
+        kept = [memory.compact(each) for each in kept]
+        after, _ = tracemalloc.get_traced_memory()
+        (answer,) = [each.value for each in views._answers._kept.values()]
+        made_by = tracemalloc.get_object_traceback(answer.body)
+    finally:
+        tracemalloc.stop()
+    assert kept[0] == answer.body and before - after > 100 * 1_000
+    assert made_by is not None and made_by[0].filename == memory.__file__
 
 
 # ---- all that an answer depends on ---------------------------------------------------------------------------------

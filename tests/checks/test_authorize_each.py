@@ -12,7 +12,8 @@ from django.db import connection, transaction
 
 from checks.asking import ask, by_rows, run
 from checks.errors import StatementTooLarge
-from checks.serializers import MAX_CHECKS
+from checks.serializers import MAX_CHECKS, _check_from_json, _plain_check
+from policy.errors import MalformedRequest
 from tests.checks.conftest import about, fact, publish, store, value
 from tests.checks.statements import counted
 from tests.checks.test_statement_count import TWO_SIDES
@@ -247,6 +248,21 @@ def test_many_that_ask_at_once_are_answered_right(repos):
 def test_what_is_wrong_is_said_with_its_place(repos, body, message):
     answer = repos.post("/authorize_each", body)
     assert (answer.status_code, answer.json()) == (400, {"message": message})
+
+
+def test_plain_checks_are_read_as_all_others_are():
+    for one in [*CHECKS, *ODD]:
+        assert _plain_check(one) in (None, _check_from_json(one, ""))
+    assert all(map(_plain_check, CHECKS))
+    wrong_members = (
+        {"action": ""}, {"action": 1}, {"action": "*"}, {"actor": "ann"}, {"actor": None}, {"actor": value("User:\0")},
+        {"resource": {"type": [], "id": "a"}}, {"resource": {"type": "", "id": "a"}},
+        {"resource": value("R:" + "x" * 600)},
+    )  # fmt: skip
+    for wrong in (1, [], "actor", {}, *[CHECKS[0] | each for each in wrong_members]):
+        assert _plain_check(wrong) is None
+        with pytest.raises(MalformedRequest):
+            _check_from_json(wrong, "checks[0]")
 
 
 def test_as_many_as_may_be(repos):
