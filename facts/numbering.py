@@ -249,8 +249,8 @@ class Numbering:
         return signature in self.known.ending
 
     def is_narrow(self, signature: Signature, index: int) -> bool:
-        """Return whether each value of the argument is in few facts of the signature, as last counted."""
-        return bool(self.known.narrow.get(signature, 0) >> index & 1)
+        """Return whether each value of the argument is in few facts of the signature, as last counted, or in none."""
+        return bool(self.known.narrow.get(signature, -1) >> index & 1)
 
     def of(self, signature: Signature) -> int:
         known = self.known.numbers.get(signature) or self.missing.get(signature)

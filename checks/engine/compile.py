@@ -230,7 +230,10 @@ class _Fitting:
         return tabled or planned_in_rounds(rules, self.stores, root, self.width, self.is_narrow, self.is_grounded)
 
     def _planner(self, rules: RuleSet, sprawling: int = 0) -> Planner:
-        return Planner(rules, self.stores, self.is_narrow, sprawling=sprawling, is_grounded=self.is_grounded)
+        return Planner(
+            rules, self.stores, self.is_narrow, sprawling=sprawling, is_grounded=self.is_grounded,
+            prefers_sets=self.dialect.joins_apart,
+        )  # fmt: skip
 
     def _are_facts(self, signature: Signature) -> bool:
         return bool(self.stores(signature))

@@ -1,7 +1,7 @@
 """Which arguments lead to few facts, as counted from time to time; plans read those facts first."""
 
 import pytest
-from django.db import OperationalError
+from django.db import OperationalError, connection
 
 from checks.asking import ask
 from facts import numbering
@@ -23,6 +23,19 @@ has_team(x: User, outer: Team) if inner matches Team and has_team(x, inner) and 
 has_team(x: Team, outer: Team) if inner matches Team and has_team(x, inner) and has_team(inner, outer);
 has_role(user: User, role: String, folder: Folder) if
   team matches Team and has_team(user, team) and has_role(team, role, folder);
+"""
+REPOS = """
+resource Organization { roles = ["member"]; }
+resource Repo {
+  roles = ["reader", "writer"];
+  permissions = ["read"];
+  relations = { organization: Organization };
+  "read" if "reader";
+  "reader" if "writer";
+  "reader" if "member" on "organization";
+}
+has_role(user: User, role: String, repo: Repo) if
+  team matches Team and has_team(user, team) and has_role(team, role, repo);
 """
 ASKED = about("User:ann", "Folder:leaf", action="read")
 GRANT = fact("has_role", "Team:everyone", "viewer", "Folder:root")
@@ -80,6 +93,24 @@ def test_statements_are_planned_anew_once_it_changes_and_answer_the_same(teams, 
     assert str(made[0].roots[0]) != str(made[1].roots[0])
     remove(teams, GRANT)
     assert not allowed(teams)
+
+
+def test_postgresql_looks_teams_of_a_resource_up_among_those_of_the_user(api, monkeypatch):
+    publish(api, TEAMS + REPOS)
+    store(api, fact("has_team", "User:ann", "Team:dev"), fact("has_team", "Team:dev", "Team:all"))
+    store(api, *(fact("has_role", f"Team:{name}", "writer", f"Repo:{name}") for name in ("dev", "all", "far")))
+    store(api, fact("has_relation", "Repo:other", "organization", "Organization:acme"))
+    made = []
+    compiled = ask.compiled
+    monkeypatch.setattr(ask, "compiled", lambda *args: made.append(found := compiled(*args)) or found)
+    for _ in range(2):
+        asked = [about("User:ann", f"Repo:{name}", action="read") for name in ("dev", "all", "far", "other")]
+        found = [api.post("/authorize", each).json()["allowed"] for each in asked]
+        assert found == [True, True, False, False]
+        numbering.count_all()
+        store(api, fact("has_team", "User:ben", "Team:dev"))
+    before, after = (str(each.roots[0]) for each in made)
+    assert ("stored has_team(User, Team); s" in before) and (before != after) == (connection.vendor == "postgresql")
 
 
 def test_it_is_counted_only_where_facts_changed_and_seldom_where_that_takes_long(teams, monkeypatch):

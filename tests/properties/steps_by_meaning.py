@@ -252,7 +252,8 @@ def said_of(rules: RuleSet, shape: Shape, rng: Random, in_order: bool) -> list[S
     few = patch.object(unfold, "MOST_STEPS", MOST_STEPS)
     with recorded(choose) as record, few, suppress(AuthzError, InliningTooLarge), bounded(PATIENCE):
         for root in shape.roots:
-            planned(Planner(rules, stores, cache(lambda *argument: rng.random() < 0.5)), root, shape.width)
+            is_narrow, prefers_sets = cache(lambda *argument: rng.random() < 0.5), rng.random() < 0.5
+            planned(Planner(rules, stores, is_narrow, prefers_sets=prefers_sets), root, shape.width)
     return record.said
 
 

@@ -486,6 +486,7 @@ class Chooser:
     rules: RuleSet
     nonlinear: set[int]
     is_narrow: IsNarrow = nowhere
+    prefers_sets: bool = False  # whether a look-up takes longer than a row of a set
 
     # ---- what is resolved next -----------------------------------------------------------------------------------
 
@@ -544,7 +545,7 @@ class Chooser:
         if is_alone:
             return EXISTENTIAL
         if anchors(call.types, call.args):
-            return LED_TO
+            return LED_TO + (OPEN_ARGUMENT if is_last and self._waits(call, rest) else 0)
         return OWN_OPEN if is_own else OPEN
 
     def _late(self, path: Call, rest: Draft, cost: float) -> float:
@@ -561,6 +562,38 @@ class Chooser:
                 return PATH_LATE
         is_good = any(self.is_narrow(scan.signature, scan.args.index(end)) for scan in scans)
         return PATH_ON - OPEN_ARGUMENT / 10 if is_good else cost
+
+    def _waits(self, path: Call, rest: Draft) -> bool:
+        """Return whether calls go before a path with one known end, in a check: few facts lead to either end.
+
+        What the calls bind is then looked up in the set that the path leads to, as what facts bind is.
+        """
+        if not self.prefers_sets or not path.is_path or rest.outs:
+            return False
+        known, end = sorted(path.args, key=is_bound, reverse=True)
+        prefix = _leading_to(known, rest) if isinstance(known, Col) else None
+        calls = [each for each in rest.pending if isinstance(each, Call) and end in each.args]
+        if prefix is None or not calls or not all(map(self._is_led_to, prefix.sources)):
+            return False
+        return all(anchors(each.types, each.args) and self._binds_few(each, end) for each in calls)
+
+    def _is_led_to(self, source: PlanSource) -> bool:
+        return isinstance(source, FactScan) and self.is_narrow(source.signature, 0)
+
+    def _binds_few(self, call: Call, end: Term) -> bool:
+        """Return whether few facts bind the variable, whatever clauses of the call they are in."""
+        if self.rules.component(pattern_of(call)) is not None:
+            return False
+        for clause in self.rules.alternatives(pattern_of(call)):
+            place = clause.params[call.args.index(end)]
+            for literal in clause.body:
+                if isinstance(literal, Call) and place in literal.args and not self._binds_few(literal, place):
+                    return False
+                if isinstance(literal, Scan) and place in literal.args:
+                    others = [index for index, arg in enumerate(literal.args) if arg != place]
+                    if not any(self.is_narrow(literal.signature, index) for index in others):
+                        return False
+        return True
 
     # ---- how a call is resolved ----------------------------------------------------------------------------------
 

@@ -360,6 +360,7 @@ class Planner:
     with_values: bool = True  # see `Unfolder`
     sprawling: int = 0  # other roots of the question that took too many steps
     is_grounded: bool = False  # see `Grounding`
+    prefers_sets: bool = False  # see `Chooser`
     _unfolder: Unfolder = field(init=False)
     _nonlinear: set[int] = field(init=False)  # recursions that need rounds
     _names: Iterator[int] = field(default_factory=count)  # of plans: n0, n1, …
@@ -370,7 +371,7 @@ class Planner:
         numbers = Numbers()
         self._nonlinear = {TABLED} if self.rules.question else set()
         subqueries = Subqueries(self.rules, numbers, self._planned_inside, by_set=not self.is_grounded)
-        chooser = Chooser(self.rules, self._nonlinear, self.is_narrow)
+        chooser = Chooser(self.rules, self._nonlinear, self.is_narrow, self.prefers_sets)
         most = many_steps(self.sprawling) if self.has_other_form else None
         self._unfolder = Unfolder(self.rules, self.stores, numbers, chooser, subqueries, most, self.with_values)
 
