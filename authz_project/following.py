@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from threading import Lock
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import orjson
 from django.db import connection
@@ -66,38 +66,53 @@ class _Entry:
     text: bytes = b""
 
 
-# What a follower that is nearly up to date gets: the row of its revision, what follows, the last number, and the keys.
-_Tail = tuple[RevisionRow | None, list[bytes], int, bytes]
+class _Tail(NamedTuple):
+    """What a follower that is nearly up to date gets."""
+
+    base: RevisionRow | None  # the row of its revision
+    texts: list[bytes]
+    last: int
+    keys: bytes
+    now: int  # by the database's clock
+    age: float  # seconds since it was read
 
 
 class RecentChanges:
     """The latest revisions and the keys of an environment as JSON: read and encoded once for all followers.
 
-    The keys are read again with each revision, in the same snapshot, and twice a second.
+    They are read at most every `TICK` seconds while there are new ones; the keys in the same snapshot, and twice a
+    second.
     """
 
     MOST = 8 << 20  # bytes
     BEHIND = 1_000  # revisions; after a longer time without followers, begin anew
-    FRESH = 0.5  # seconds
+    TICK, FRESH = 0.1, 0.5  # seconds
 
     def __init__(self, environment_id: int) -> None:
         self._environment_id = environment_id
         self._lock = Lock()
         self._entries: list[_Entry] = []
-        self._keys, self._read_at = b"", 0.0
+        self._keys, self._now, self._read_at = b"", 0, 0.0
 
     def after(self, revision: int, newest: int) -> _Tail | None:
-        """Return what follows a revision, at least up to the `newest`; None if it is not at hand."""
+        """Return what follows a revision, at least one if it is before the `newest`; None if it is not at hand."""
         with self._lock:
-            is_old = not self._entries or self._entries[-1].number < newest
-            if is_old or time.monotonic() > self._read_at + self.FRESH:
+            if self._is_due(revision, newest):
+                self._now, self._read_at = _now(), time.monotonic()
                 self._read()
             place = revision - self._entries[0].number
             if not 0 <= place < len(self._entries):
                 return None
             texts = [entry.text for entry in self._entries[place + 1 :]]
-            base, last = self._entries[place].made, self._entries[-1].number
-            return base, texts, last, self._keys
+            base, last, age = self._entries[place].made, self._entries[-1].number, time.monotonic() - self._read_at
+            return _Tail(base, texts, last, self._keys, self._now + int(age * 1e6), age)
+
+    def _is_due(self, revision: int, newest: int) -> bool:
+        age = time.monotonic() - self._read_at
+        if not self._entries or age > self.FRESH:
+            return True
+        last = self._entries[-1].number
+        return last < newest and (revision >= last or age > self.TICK)
 
     @read_snapshot()
     def _read(self) -> None:
@@ -107,7 +122,7 @@ class RecentChanges:
         is_near = max(horizon, newest - self.BEHIND) <= last.number <= newest
         is_same = is_near and made_at(mine, last.number) == last.made
         self._entries = self._entries if is_same and self._append(newest) else [_Entry(newest, made_at(mine, newest))]
-        self._keys, self._read_at = keys_of(mine), time.monotonic()
+        self._keys = keys_of(mine)
 
     def _append(self, newest: int) -> bool:
         """Append all later revisions; return False if one of them is too large."""
@@ -152,8 +167,8 @@ def _answer(who: Caller, after: FeedPosition | None, digest: str, waited: float)
         tail = _recent(who.environment_id).after(after.revision, who.seen.offset)
     if tail is None:
         return _read(who, after, digest, waited)
-    base, texts, last, keys = tail
-    return _written(who, base, texts, (last, False), keys, digest, waited)
+    new_keys = tail.keys if digest_of(tail.keys) != digest else None
+    return _written(who, tail.base, tail.texts, (tail.last, False), new_keys, tail.now, waited - tail.age)
 
 
 @read_snapshot()
@@ -162,18 +177,25 @@ def _read(who: Caller, after: FeedPosition | None, digest: str, waited: float) -
     page: FeedPage = read_state(mine, PAGE) if after is None else feed.read(mine, FeedRequest(after, PAGE))
     texts = [orjson.dumps(each) for each in with_rows(mine, page.changes)]
     base = made_at(mine, after.revision) if after is not None else None
-    return _written(who, base, texts, (page.after.text, page.more), keys_of(mine), digest, waited)
+    keys = keys_of(mine)
+    new_keys = keys if digest_of(keys) != digest else None
+    return _written(who, base, texts, (page.after.text, page.more), new_keys, _now(), waited)
+
+
+def _now() -> int:
+    return (
+        clock.now() if connection.vendor == "postgresql" else time.time_ns() // 1000
+    )  # SQLite has the machine's clock
 
 
 def _written(
     who: Caller, base: RevisionRow | None, texts: list[bytes], following: tuple[int | str, bool],
-    keys: bytes, digest: str, waited: float,
+    keys: bytes | None, now: int, waited: float,
 ) -> bytes:  # fmt: skip
-    now = clock.now() if connection.vendor == "postgresql" else time.time_ns() // 1000  # SQLite has the machine's clock
     head = {
         "format": FORMAT, "environment": who.environment, "now": now, "waited": waited,
         "age": settings.FOLLOW.age if settings.FOLLOW else 0.0, "base": base, "next": following[0],
-        "more": following[1], "keys": orjson.Fragment(keys) if digest_of(keys) != digest else None,
+        "more": following[1], "keys": None if keys is None else orjson.Fragment(keys),
         "changes": orjson.Fragment(b"[" + b",".join(texts) + b"]"),
     }  # fmt: skip
     return orjson.dumps(head)

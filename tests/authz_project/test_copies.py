@@ -242,6 +242,23 @@ def test_revisions_are_read_once_for_all_followers(api, pair, monkeypatch):
     assert len(read) == 1
 
 
+def test_changes_are_read_once_in_a_while_for_all_followers(api, pair, monkeypatch):
+    """An answer may miss the very latest, and says how old it is; who has all that was read gets what is new."""
+    monkeypatch.setattr(following.RecentChanges, "TICK", 60)
+    monkeypatch.setattr(following.RecentChanges, "FRESH", 60)
+    pair.catch_up()
+    after, got = pair.copy.state.position, []
+    for user in "abc":
+        api.post("/batch", [{"inserts": [role(user, "writer", "3")]}])
+        time.sleep(0.01)
+        answer = api.get(f"/follow?after={after}").json()
+        got.append(([each["revision"] for each in answer["changes"]], answer["next"], answer["waited"] <= -0.01))
+    assert got == [([after + 1], after + 1, False), ([after + 1], after + 1, True), ([after + 1], after + 1, True)]
+    answer = api.get(f"/follow?after={after + 1}").json()
+    assert [each["revision"] for each in answer["changes"]] == [after + 2, after + 3]
+    assert answer["waited"] <= 0
+
+
 def test_followers_that_are_up_to_date_need_no_snapshot_when_history_was_pruned(api, pair):
     pair.catch_up()  # this revision is kept at hand, and pruned
     late = Pair(api, slug="late")

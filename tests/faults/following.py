@@ -307,8 +307,8 @@ def measure(servers: Servers, facts: int, followers: int) -> None:
     print(f"copy of {facts:,} facts: {took:.1f} s; processor time {mine:.1f} s, main service {its:.1f} s", flush=True)
     with multiprocessing.Pool(1, _follow_as_many, (servers.main.origin, servers.key, followers)) as others:
         (process,) = multiprocessing.active_children()
-        time.sleep(10)
         for _ in range(TURNS):
+            time.sleep(10)  # they catch up
             print(f"{followers} more followers: {_under_changes(servers)}", flush=True)
             os.kill(process.pid, signal.SIGSTOP)
             print(f"one follower: {_under_changes(servers)}", flush=True)
