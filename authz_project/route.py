@@ -120,7 +120,10 @@ class Route:
     def answer_request(self, request: Request) -> HTTPAnswer:
         """Answer a request, without the headers that are common to all responses of the service."""
         try:
-            response = self._response(request)
+            needs_key = self._authentication is not None
+            response = None if needs_key and directory.spaces else self._response_here(request)
+            if response is None or (needs_key and response.status == 401):
+                response = self._in_its_space(request, response)
             if request.method == "GET" or request.method in self._endpoint.questions:  # not a change that was made
                 memory.demand_to_write()
             content = written(response.data)
@@ -132,18 +135,16 @@ class Route:
         headers += self._common
         return HTTPAnswer(response.status, headers, content)
 
-    def _response(self, request: Request) -> Response:
-        """Respond from the space of the key's environment."""
-        if self._authentication is None:
+    def _in_its_space(self, request: Request, found: Response | None) -> Response:
+        """Respond from the space of the key's environment. `found` is the response here, if there is one."""
+
+        def answer() -> Response:
+            request.begin()
             return self._response_here(request)
-        response = None if directory.spaces else self._response_here(request)
-        if response is not None and response.status != 401:
-            return response
-        answer = partial(self._response_here, request)
-        return in_place(token_of(request.headers), answer, lambda found: found.status == 401, response)
+
+        return in_place(token_of(request.headers), answer, lambda response: response.status == 401, found)
 
     def _response_here(self, request: Request) -> Response:
-        request.begin()
         try:
             mine = let_go_if_broken()
             if settings.FOLLOW is not None and self._authentication is not None:
