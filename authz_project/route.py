@@ -229,12 +229,20 @@ class KeyAuthentication(BaseAuthentication):
         try:
             caller = caller_of_token(token, self._scopes.get(request.method))  # None for an unhandled method: any key
         except ScopeMissing:  # the key is valid, so this counts towards its rate limit
-            if settings.RATE_LIMIT is not None:
-                take_token(hash_of(token), settings.RATE_LIMIT)
+            _count(request, hash_of(token))
             raise
-        if settings.RATE_LIMIT is not None:
-            take_token(caller.key_hash, settings.RATE_LIMIT)
+        _count(request, caller.key_hash)
         return None, caller
+
+
+COUNTED = "authz.counted"  # a key of the environ: the request has counted, though it may be begun again
+
+
+def _count(request: Any, key_hash: str) -> None:
+    """Count the request towards the rate limit of its key."""
+    if settings.RATE_LIMIT is not None and COUNTED not in request.headers:
+        take_token(key_hash, settings.RATE_LIMIT)
+        request.headers[COUNTED] = True
 
 
 # ---- bodies -------------------------------------------------------------------------------------------------------

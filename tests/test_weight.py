@@ -30,7 +30,7 @@ TWO_MEANINGS = {
     "Rule", "SQLite", "Signature", "Term", "Test", "Var",
 }  # fmt: skip
 LIMITS = {
-    "lines": 75_843,
+    "lines": 75_851,
     "files": 294,
     "lines with imports": 4_662,
     "files with `FROM authz_fact`": 2,

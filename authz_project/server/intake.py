@@ -351,14 +351,14 @@ class Intake:
     """The callable to which granian passes each request of a worker process; `threads` threads answer checks.
 
     While some of them are slow, up to `MORE` extra threads for each may work. The process with `keeps_up` also runs the
-    periodic chores (`upkeep`). `number` identifies the process in metrics.
+    periodic chores (`upkeep`). `number` identifies the process in metrics. Django refuses a database on an event loop.
     """
 
-    def __init__(self, threads: int, keeps_up: bool = False, number: int = 1):
+    def __init__(self, threads: int, keeps_up: bool = False, number: int = 1, on_event_loop: bool = False):
         memory.start(settings.MEMORY_BUDGET, replace_process)  # before threads start, each of which allocates an arena
         more = threads * MORE[settings.DATABASES["default"]["ENGINE"]]
         self._slots = CheckThreads(threads, more, at_once())
-        self._here = ReceivingThread(self._slots) if at_once() == 1 else None
+        self._here = ReceivingThread(self._slots) if at_once() == 1 and not on_event_loop else None
         turns.most_here = more  # this many may be slow, or wait to run slow statements; the other threads stay free
         self._changes = ChangeThreads(WAITING, threads)
         self._waiting = FeedThreads((threads + 1) // 2, self._changes)  # half of all threads, counting intake's own
