@@ -98,8 +98,9 @@ class RecentChanges:
         """Return what follows a revision, at least one if it is before the `newest`; None if it is not at hand."""
         with self._lock:
             if self._is_due(revision, newest):
-                self._now, self._read_at = _now(), time.monotonic()
+                now, started = _now(), time.monotonic()
                 self._read()
+                self._now, self._read_at = now, started
             place = revision - self._entries[0].number
             if not 0 <= place < len(self._entries):
                 return None
@@ -167,8 +168,7 @@ def _answer(who: Caller, after: FeedPosition | None, digest: str, waited: float)
         tail = _recent(who.environment_id).after(after.revision, who.seen.offset)
     if tail is None:
         return _read(who, after, digest, waited)
-    new_keys = tail.keys if digest_of(tail.keys) != digest else None
-    return _written(who, tail.base, tail.texts, (tail.last, False), new_keys, tail.now, waited - tail.age)
+    return _written(who, tail.base, tail.texts, (tail.last, False), tail.keys, digest, tail.now, waited - tail.age)
 
 
 @read_snapshot()
@@ -177,25 +177,22 @@ def _read(who: Caller, after: FeedPosition | None, digest: str, waited: float) -
     page: FeedPage = read_state(mine, PAGE) if after is None else feed.read(mine, FeedRequest(after, PAGE))
     texts = [orjson.dumps(each) for each in with_rows(mine, page.changes)]
     base = made_at(mine, after.revision) if after is not None else None
-    keys = keys_of(mine)
-    new_keys = keys if digest_of(keys) != digest else None
-    return _written(who, base, texts, (page.after.text, page.more), new_keys, _now(), waited)
+    return _written(who, base, texts, (page.after.text, page.more), keys_of(mine), digest, _now(), waited)
 
 
 def _now() -> int:
-    return (
-        clock.now() if connection.vendor == "postgresql" else time.time_ns() // 1000
-    )  # SQLite has the machine's clock
+    """Return the time of the database's clock. SQLite has the machine's."""
+    return clock.now() if connection.vendor == "postgresql" else time.time_ns() // 1000
 
 
 def _written(
     who: Caller, base: RevisionRow | None, texts: list[bytes], following: tuple[int | str, bool],
-    keys: bytes | None, now: int, waited: float,
+    keys: bytes, digest: str, now: int, waited: float,
 ) -> bytes:  # fmt: skip
     head = {
         "format": FORMAT, "environment": who.environment, "now": now, "waited": waited,
         "age": settings.FOLLOW.age if settings.FOLLOW else 0.0, "base": base, "next": following[0],
-        "more": following[1], "keys": None if keys is None else orjson.Fragment(keys),
+        "more": following[1], "keys": orjson.Fragment(keys) if digest_of(keys) != digest else None,
         "changes": orjson.Fragment(b"[" + b",".join(texts) + b"]"),
     }  # fmt: skip
     return orjson.dumps(head)

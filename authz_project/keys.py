@@ -147,9 +147,10 @@ def hash_of(token: str) -> str:
 DEV_KEY_HASH = hash_of(DEV_KEY)
 
 # Every statement that answers a caller includes this check of its key. Lower apps get it as `policy.active.KEY_CHECK`.
+_BEFORE = "{schema}api_key k CROSS JOIN {schema}authz_environment e WHERE k.hash = "
 CHECK = KeyCheck(
-    before="api_key k CROSS JOIN authz_environment e WHERE k.hash = ",
-    before_in='"{schema}".api_key k CROSS JOIN "{schema}".authz_environment e WHERE k.hash = ',
+    before=_BEFORE.format(schema=""),
+    before_in=_BEFORE,
     usable="e.id = k.environment_id AND k.revoked_at IS NULL",
     expires_at="k.expires_at",
     hash="k.hash",

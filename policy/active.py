@@ -61,7 +61,7 @@ class KeyCheck(NamedTuple):
     for each scope, which is true if the key has it now.
 
     On PostgreSQL, `version` is a different number after each change of the key, and `before_in` is `before` with a
-    place for a schema's name.
+    place `{schema}` for a schema's name and a dot.
     """
 
     before: str

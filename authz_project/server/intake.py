@@ -6,6 +6,7 @@ import io
 import logging
 import os
 import signal
+import threading
 import time
 from asyncio import Future
 from collections.abc import Callable
@@ -351,14 +352,15 @@ class Intake:
     """The callable to which granian passes each request of a worker process; `threads` threads answer checks.
 
     While some of them are slow, up to `MORE` extra threads for each may work. The process with `keeps_up` also runs the
-    periodic chores (`upkeep`). `number` identifies the process in metrics. Django refuses a database on an event loop.
+    periodic chores (`upkeep`). `number` identifies the process in metrics. `on_event_loop` says that requests arrive on
+    an event loop, where Django refuses to use a database.
     """
 
     def __init__(self, threads: int, keeps_up: bool = False, number: int = 1, on_event_loop: bool = False):
         memory.start(settings.MEMORY_BUDGET, replace_process)  # before threads start, each of which allocates an arena
         more = threads * MORE[settings.DATABASES["default"]["ENGINE"]]
         self._slots = CheckThreads(threads, more, at_once())
-        self._here = ReceivingThread(self._slots) if at_once() == 1 and not on_event_loop else None
+        self._receiving = ReceivingThread(self._slots) if at_once() == 1 and not on_event_loop else None
         turns.most_here = more  # this many may be slow, or wait to run slow statements; the other threads stay free
         self._changes = ChangeThreads(WAITING, threads)
         self._waiting = FeedThreads((threads + 1) // 2, self._changes)  # half of all threads, counting intake's own
@@ -382,6 +384,8 @@ class Intake:
 
     def __call__(self, arrived: Any) -> None:
         """Receive a request from granian. Exceptions are logged and answered here, because granian would drop them."""
+        if self._receiving is not None:
+            self._receiving.ident = threading.get_ident()
         try:
             self._receive(arrived.scope, arrived.proto)
         except Exception as error:
@@ -511,7 +515,7 @@ class Intake:
     ) -> None:
         is_begun = False
         _note_waiting(environ)
-        here, path = self._here, environ["PATH_INFO"]
+        here, path = self._receiving, environ["PATH_INFO"]
         if here and path in QUERIES and here.answers(path, self._answer, environ, protocol, body, text):
             return
         try:

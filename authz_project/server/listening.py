@@ -369,8 +369,8 @@ TAKEN_WITHIN = 1.0  # seconds at most for granian to accept the clients that hav
 HTTP1 = HTTP1Settings(header_read_timeout=int(IDLE * 1000))
 USER_TIMEOUT = int(IDLE * 1000)  # milliseconds for a client to read a response; then the kernel closes it
 _ATTACH_FILTER = 26  # Linux's SO_ATTACH_FILTER
-# A BPF program that drops each packet of whose flags SYN is set and ACK is not: load byte 13; and 0x12; is it 2?
-_NO_NEW_ONES = b"".join(
+# A BPF program that drops a packet if SYN is set in its flags, in byte 13, and ACK is not.
+_DROP_SYN = b"".join(
     struct.pack("HBBI", *each)
     for each in ((0x30, 0, 0, 13), (0x54, 0, 0, 0x12), (0x15, 0, 1, 0x02), (0x06, 0, 0, 0), (0x06, 0, 0, 0xFFFFFFFF))
 )
@@ -404,8 +404,8 @@ class Listening:
         """Reject new connections, and wait for the first requests of those that there are."""
         if self._is_shared:
             return
-        program = ctypes.create_string_buffer(_NO_NEW_ONES)
-        pointer = struct.pack("HP", len(_NO_NEW_ONES) // 8, ctypes.addressof(program))
+        program = ctypes.create_string_buffer(_DROP_SYN)
+        pointer = struct.pack("HP", len(_DROP_SYN) // 8, ctypes.addressof(program))
         self._mine.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, pointer)
         until = time.monotonic() + TAKEN_WITHIN
         time.sleep(SOON)

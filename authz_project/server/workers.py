@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from django.db import DEFAULT_DB_ALIAS, Error, connections
-from django.db.utils import load_backend
+from django.db.backends.base.base import BaseDatabaseWrapper
 from granian.rsgi import HTTPProtocol
 
 from authz_project.copies import digest_of, keys_of
@@ -32,6 +32,7 @@ from authz_project.spaces import directory
 from policy.core import journal
 from policy.core.journal import thread
 from policy.core.spaces import entered
+from policy.core.spans import leave
 from policy.core.threads import note_shortage, start_thread, thread_pool
 from policy.errors import Unavailable
 
@@ -291,30 +292,33 @@ class ReceivingThread:
     """Answers queries on the thread that receives them, with a connection that waits for no lock."""
 
     def __init__(self, pool: CheckThreads):
+        self.ident = 0  # of the thread, once it has received a request
         self._pool = pool
         self._pauses: dict[str, int] = {}  # queries that go to the pool, by path
-        self._turn = threading.Lock()
-        self._local = threading.local()
+        self._connection: BaseDatabaseWrapper | None = None
 
     def answers(self, path: str, work: Callable[..., None], *arguments: object) -> bool:
-        """Run the task of a query, and return True; return False if it has to be run on another thread."""
+        """Run the task of a query, and return True; return False if it has to be run on another thread.
+
+        Another thread calls this, too, if it was the last one to hold memory that the body of the query waited for.
+        """
+        if threading.get_ident() != self.ident or self._pool.busy:
+            return False
         if left := self._pauses.get(path, 0):
             self._pauses[path] = left - 1
             return False
-        if self._pool.busy or thread.give_up is not None or not self._turn.acquire(blocking=False):
-            return False
         began, thread.give_up = time.monotonic(), self._stop
         try:
-            self._prepare_connection()
+            self._connect()
             work(*arguments)
         except TakesLonger:
+            leave()
             self._pauses[path] = PAUSE
             return False
         except BaseException:  # as in `run_logged`
             log.exception("request failed")
         finally:
             thread.give_up = None
-            self._turn.release()
         if time.monotonic() - began > SLOW:
             self._pauses[path] = PAUSE
         return True
@@ -322,12 +326,12 @@ class ReceivingThread:
     def _stop(self) -> None:
         raise TakesLonger
 
-    def _prepare_connection(self) -> None:
-        if not hasattr(self._local, "mine"):
-            config = connections.settings[DEFAULT_DB_ALIAS]
-            config = {**config, "OPTIONS": {**config["OPTIONS"], "timeout": 0}}
-            self._local.mine = load_backend(config["ENGINE"]).DatabaseWrapper(config, DEFAULT_DB_ALIAS)
-            connections[DEFAULT_DB_ALIAS] = self._local.mine
+    def _connect(self) -> None:
+        if self._connection is None:
+            self._connection = connections.create_connection(DEFAULT_DB_ALIAS)
+            about = self._connection.settings_dict
+            self._connection.settings_dict = about | {"OPTIONS": about["OPTIONS"] | {"timeout": 0}}
+            connections[DEFAULT_DB_ALIAS] = self._connection
 
 
 # ---- changes ------------------------------------------------------------------------------------------------------

@@ -494,13 +494,6 @@ def size_of_parsed(body: bytes) -> int:
 
 
 # ---- caches -------------------------------------------------------------------------------------------------------
-
-
-def compact(json: bytes) -> bytes:
-    """Return a copy to store: what orjson returns occupies its whole buffer, which has at least 4 kB."""
-    return bytes(memoryview(json))
-
-
 # Hits take no lock because most requests make two lookups that both hit.
 
 K = TypeVar("K", bound=Hashable)
@@ -577,3 +570,8 @@ class Recent(Generic[K, V]):
             self._kept.move_to_end(key)
         else:
             self._drop(key)
+
+
+def compact(json: bytes) -> bytes:
+    """Return a copy to store: what orjson returns occupies its whole buffer, which has at least 4 kB."""
+    return bytes(memoryview(json))

@@ -377,7 +377,7 @@ def look_at_primary(server: Server, watch: ReplicaWatch) -> None:
             replica.note_fork()
     for space, of_space in wanted.items():
         try:
-            found, _ = _looked(server, key_check().before_in.format(schema=space), of_space)
+            found, _ = _looked(server, key_check().before_in.format(schema=f'"{space}".'), of_space)
         except Exception as error:  # such as a space that was dropped; the primary answers for its keys
             log.info("cannot check the keys of space %s: %s", space, _line(error))
             watch.known.drop(of_space)

@@ -38,9 +38,8 @@ class Command(migrate.Command):
         if is_dry:
             return
         forget_labels(connections[alias])
-        has_spaces = (
-            "authz_space" in connections[alias].introspection.table_names()
-        )  # else migrated to an earlier state
+        # An earlier state of the schema may have no table of spaces.
+        has_spaces = "authz_space" in connections[alias].introspection.table_names()
         try:
             for space in everywhere() if has_spaces and alias == DEFAULT_DB_ALIAS and not current() else ():
                 if space and not state_of_database().is_current:
