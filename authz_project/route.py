@@ -31,7 +31,6 @@ from rest_framework.views import APIView
 from authz_project import observers
 from authz_project.database import (
     AWAY,
-    BUSY,
     Trouble,
     is_scarcity,
     lacks_tables,
@@ -49,7 +48,7 @@ from facts.feed import BeforeHorizon
 from policy.active import Caller
 from policy.core import memory, spans
 from policy.core.config import settings
-from policy.core.journal import give_up_slot, was_cancelled
+from policy.core.journal import was_cancelled
 from policy.core.memory import exhausted
 from policy.core.spaces import here
 from policy.core.spans import WAITS_SINCE, current, enter, leave, request_id_of
@@ -91,7 +90,6 @@ class Route:
         handlers["OPTIONS"] = lambda request: Response(description)
         known = [name.upper() for name in APIView.http_method_names]
         self._path, self._endpoint, self._handlers = path, endpoint, handlers
-        self.queries = endpoint.questions  # methods that only read facts and policy
         self._authentication = KeyAuthentication(endpoint) if endpoint.needs_key else None
         self._common = [
             ("Allow", ", ".join(name for name in known if name in handlers)),
@@ -229,20 +227,12 @@ class KeyAuthentication(BaseAuthentication):
         try:
             caller = caller_of_token(token, self._scopes.get(request.method))  # None for an unhandled method: any key
         except ScopeMissing:  # the key is valid, so this counts towards its rate limit
-            _count(request, hash_of(token))
+            if settings.RATE_LIMIT is not None:
+                take_token(hash_of(token), settings.RATE_LIMIT)
             raise
-        _count(request, caller.key_hash)
+        if settings.RATE_LIMIT is not None:
+            take_token(caller.key_hash, settings.RATE_LIMIT)
         return None, caller
-
-
-COUNTED = "authz.counted"  # a key of the environ: the request has counted, though it may be begun again
-
-
-def _count(request: Any, key_hash: str) -> None:
-    """Count the request towards the rate limit of its key."""
-    if settings.RATE_LIMIT is not None and COUNTED not in request.headers:
-        take_token(key_hash, settings.RATE_LIMIT)
-        request.headers[COUNTED] = True
 
 
 # ---- bodies -------------------------------------------------------------------------------------------------------
@@ -330,8 +320,6 @@ def _refusal_of(trouble: Trouble, error: Exception, request_id: str) -> Refusal:
         note_loss()
     if isinstance(error, MemoryError):
         exhausted()
-    if trouble is BUSY:
-        give_up_slot()  # the receiving thread waits for no lock; another one will
     _log_seldom(f"request {request_id}: {trouble.message}: {without_details(str(error))}", kind=trouble.message)
     return Refusal(trouble.status, {"message": trouble.message}, trouble.headers)
 

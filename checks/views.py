@@ -25,7 +25,7 @@ from facts.accept import HEADER, WARNING, Unused, line_of
 from policy.active import Caller, Scope, Seen
 from policy.core import spans
 from policy.core.config import settings
-from policy.core.journal import current_offset, give_up_slot
+from policy.core.journal import current_offset
 from policy.core.memory import compact
 from policy.endpoint import (
     OFFSET,
@@ -440,8 +440,6 @@ class Explain(Answering):
         with_ways = not is_query and request.data.get("would_allow", False)
         if with_ways and moment:
             raise MalformedRequest("would_allow", "not supported with `as_of` and `policy_version`")
-        if with_ways:
-            give_up_slot()  # the search for them takes long, in a process of its own
         explanation = explain.explain(who, question, moment, with_ways)
         return explanation_to_json(explanation, is_query), explanation
 

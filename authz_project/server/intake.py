@@ -6,7 +6,6 @@ import io
 import logging
 import os
 import signal
-import threading
 import time
 from asyncio import Future
 from collections.abc import Callable
@@ -37,12 +36,10 @@ from authz_project.server.workers import (
     DelayedRejections,
     FeedThreads,
     FollowerRequests,
-    ReceivingThread,
     TaskQueue,
 )
 from authz_project.side_listener import start_listener
 from authz_project.spaces import in_place
-from authz_project.wsgi import ROUTES
 from checks.asking.run import turns
 from policy.core import memory, spans
 from policy.core.memory import BodyAdmission, NeedsTooMuchMemory, budget, exhausted
@@ -335,7 +332,6 @@ def _end_what_is_late() -> None:
 
 # Endpoints of changes that can be committed together: see `facts.store`.
 CHANGES = frozenset(f"api/{name}" for name in ("batch", "facts", "bulk", "bulk_load", "bulk_delete"))
-QUERIES = frozenset(path for path, route in ROUTES.items() if "POST" in route.queries)
 FEED = "api/changes"  # its readers may wait for the next change (long polling)
 FOLLOW = "api/follow"
 CROWDED = "the server is overloaded; try again"
@@ -352,15 +348,13 @@ class Intake:
     """The callable to which granian passes each request of a worker process; `threads` threads answer checks.
 
     While some of them are slow, up to `MORE` extra threads for each may work. The process with `keeps_up` also runs the
-    periodic chores (`upkeep`). `number` identifies the process in metrics. `on_event_loop` says that requests arrive on
-    an event loop, where Django refuses to use a database.
+    periodic chores (`upkeep`). `number` identifies the process in metrics.
     """
 
-    def __init__(self, threads: int, keeps_up: bool = False, number: int = 1, on_event_loop: bool = False):
+    def __init__(self, threads: int, keeps_up: bool = False, number: int = 1):
         memory.start(settings.MEMORY_BUDGET, replace_process)  # before threads start, each of which allocates an arena
         more = threads * MORE[settings.DATABASES["default"]["ENGINE"]]
         self._slots = CheckThreads(threads, more, at_once())
-        self._receiving = ReceivingThread(self._slots) if at_once() == 1 and not on_event_loop else None
         turns.most_here = more  # this many may be slow, or wait to run slow statements; the other threads stay free
         self._changes = ChangeThreads(WAITING, threads)
         self._waiting = FeedThreads((threads + 1) // 2, self._changes)  # half of all threads, counting intake's own
@@ -384,8 +378,6 @@ class Intake:
 
     def __call__(self, arrived: Any) -> None:
         """Receive a request from granian. Exceptions are logged and answered here, because granian would drop them."""
-        if self._receiving is not None:
-            self._receiving.ident = threading.get_ident()
         try:
             self._receive(arrived.scope, arrived.proto)
         except Exception as error:
@@ -515,9 +507,6 @@ class Intake:
     ) -> None:
         is_begun = False
         _note_waiting(environ)
-        here, path = self._receiving, environ["PATH_INFO"]
-        if here and path in QUERIES and here.answers(path, self._answer, environ, protocol, body, text):
-            return
         try:
             is_begun = self._do(threads, scope, protocol, self._answer, environ, protocol, body, text)
         finally:

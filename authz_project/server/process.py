@@ -81,7 +81,7 @@ def worker(
         else:
             server = import_module("authz_project.server.granian_internals").Granian(number, listening, connections)
         intake = import_module("authz_project.server.intake")
-        receive = intake.Intake(threads - 1, number == 1, number, event_loop)
+        receive = intake.Intake(threads - 1, keeps_up=number == 1, number=number)
         listening.limit_connections(connections)
         start_thread("end", stop_on_signal, signals, listening, server.stop)
     server.serve(receive)

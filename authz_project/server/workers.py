@@ -19,7 +19,6 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from django.db import DEFAULT_DB_ALIAS, Error, connections
-from django.db.backends.base.base import BaseDatabaseWrapper
 from granian.rsgi import HTTPProtocol
 
 from authz_project.copies import digest_of, keys_of
@@ -32,7 +31,6 @@ from authz_project.spaces import directory
 from policy.core import journal
 from policy.core.journal import thread
 from policy.core.spaces import entered
-from policy.core.spans import leave
 from policy.core.threads import note_shortage, start_thread, thread_pool
 from policy.errors import Unavailable
 
@@ -273,65 +271,6 @@ def run_logged(work: Callable[..., None], arguments: tuple[object, ...] = ()) ->
         work(*arguments)
     except BaseException:  # granian's exceptions do not all derive from Exception, and would not be logged
         log.exception("request failed")
-
-
-# ---- the receiving thread -----------------------------------------------------------------------------------------
-# Where one query runs at a time, as with SQLite, most take less time than it takes to hand them to a thread. So the
-# thread that receives requests answers a query itself while no other thread is busy. Nothing may keep it from receiving
-# requests: a query that takes longer is stopped, and begun again on a thread of the pool.
-
-SLOW = 0.002  # seconds
-PAUSE = 200  # queries on the same path that go to the pool after a slow one
-
-
-class TakesLonger(BaseException):
-    """Stops a query on the receiving thread. (Endpoints turn an `Exception` into a response.)"""
-
-
-class ReceivingThread:
-    """Answers queries on the thread that receives them, with a connection that waits for no lock."""
-
-    def __init__(self, pool: CheckThreads):
-        self.ident = 0  # of the thread, once it has received a request
-        self._pool = pool
-        self._pauses: dict[str, int] = {}  # queries that go to the pool, by path
-        self._connection: BaseDatabaseWrapper | None = None
-
-    def answers(self, path: str, work: Callable[..., None], *arguments: object) -> bool:
-        """Run the task of a query, and return True; return False if it has to be run on another thread.
-
-        Another thread calls this, too, if it was the last one to hold memory that the body of the query waited for.
-        """
-        if threading.get_ident() != self.ident or self._pool.busy:
-            return False
-        if left := self._pauses.get(path, 0):
-            self._pauses[path] = left - 1
-            return False
-        began, thread.give_up = time.monotonic(), self._stop
-        try:
-            self._connect()
-            work(*arguments)
-        except TakesLonger:
-            leave()
-            self._pauses[path] = PAUSE
-            return False
-        except BaseException:  # as in `run_logged`
-            log.exception("request failed")
-        finally:
-            thread.give_up = None
-        if time.monotonic() - began > SLOW:
-            self._pauses[path] = PAUSE
-        return True
-
-    def _stop(self) -> None:
-        raise TakesLonger
-
-    def _connect(self) -> None:
-        if self._connection is None:
-            self._connection = connections.create_connection(DEFAULT_DB_ALIAS)
-            about = self._connection.settings_dict
-            self._connection.settings_dict = about | {"OPTIONS": about["OPTIONS"] | {"timeout": 0}}
-            connections[DEFAULT_DB_ALIAS] = self._connection
 
 
 # ---- changes ------------------------------------------------------------------------------------------------------

@@ -27,7 +27,6 @@ from facts.wire import Fact, by_signature
 from policy.active import MOMENT, Scope, Seen, key_check, program_of_version, versions
 from policy.core import spans
 from policy.core.clock import timeline
-from policy.core.journal import give_up_slot
 from policy.core.memory import K, Recent, V
 from policy.errors import AuthzError, MalformedRequest
 from policy.language.source import Source
@@ -456,7 +455,6 @@ class PreparedCache(Cache[StatementKey, P]):
     def made(self, key: StatementKey, make: Callable[[StatementKey], P], keeps: bool = True) -> P:
         """Compile it, and cache it if it `keeps`. After a policy change, many threads miss a key; one compiles it."""
         limits.check()
-        give_up_slot()  # it may take milliseconds
 
         def compiled_now() -> P:
             with spans.noted("compile", key=key):
