@@ -8,12 +8,14 @@
         authz(explain(ann, "read", plan, as_of=17))["obstacles"]
 
 Each function describes a request, which both clients send. Answers are decoded JSON; `client_types` has their types.
+If the policy does not have a word of a request, the clients log the service's warning, or pass it to `on_warning`.
 Needs `pip install "authz-project[client]"`, and no Django.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypedDict, TypeVar, Unpack, cast
 
@@ -25,7 +27,9 @@ T = TypeVar("T")
 
 EntityRef = tuple[str, str]  # a type and an id: ("User", "ann")
 TIMEOUT = 10.0  # seconds
-_OFFSET = "OsoOffset"
+_OFFSET, _WARNING = "OsoOffset", "X-Authz-Warning"
+
+log = logging.getLogger("authz.client")
 
 
 @dataclass(frozen=True)
@@ -53,8 +57,8 @@ class RequestRefused(Exception):
 class _Client:
     """What both clients share: after a change, they read nothing older than the change."""
 
-    def __init__(self, url: str, key: str, timeout: float = TIMEOUT):
-        self._timeout = timeout
+    def __init__(self, url: str, key: str, timeout: float = TIMEOUT, on_warning: Callable[[str], object] = log.warning):
+        self._timeout, self._on_warning = timeout, on_warning
         self._headers = {"Authorization": f"Bearer {key}", "User-Agent": "authz-project"}
         self._url = url.rstrip("/")
         self._seen = 0
@@ -77,6 +81,8 @@ class _Client:
             retry_after = response.headers.get("Retry-After", "")
             seconds = int(retry_after) if retry_after.isdecimal() else None
             raise RequestRefused(str(message or response.reason_phrase), response.status_code, seconds)
+        if warning := response.headers.get(_WARNING):
+            self._on_warning(warning)
         if call.method == "POST" and call.path in _CHANGES:
             self._seen = max(self._seen, int(response.headers.get(_OFFSET, "0")))
         return cast(T, body)
@@ -85,8 +91,8 @@ class _Client:
 class AuthzClient(_Client):
     """Sends requests. Threads may share it."""
 
-    def __init__(self, url: str, key: str, timeout: float = TIMEOUT):
-        super().__init__(url, key, timeout)
+    def __init__(self, url: str, key: str, timeout: float = TIMEOUT, on_warning: Callable[[str], object] = log.warning):
+        super().__init__(url, key, timeout, on_warning)
         self._http = httpx.Client(headers=self._headers)
 
     def __enter__(self) -> AuthzClient:
@@ -106,8 +112,8 @@ class AuthzClient(_Client):
 class AsyncAuthzClient(_Client):
     """The same for asyncio: `await authz(check(…))`."""
 
-    def __init__(self, url: str, key: str, timeout: float = TIMEOUT):
-        super().__init__(url, key, timeout)
+    def __init__(self, url: str, key: str, timeout: float = TIMEOUT, on_warning: Callable[[str], object] = log.warning):
+        super().__init__(url, key, timeout, on_warning)
         self._http = httpx.AsyncClient(headers=self._headers)
 
     async def __aenter__(self) -> AsyncAuthzClient:

@@ -17,7 +17,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError, InterfaceError, OperationalError
 
 from authz_project.command_line import GROUPS, overview, program_name, version_line
-from authz_project.database import lacks_tables, missing_database
+from authz_project.database import database_place, lacks_tables, missing_database
 
 # Django's options, which every command accepts and no help text repeats.
 OF_EVERY_COMMAND = {
@@ -129,7 +129,8 @@ def ending_of(reason: BaseException) -> str | int:
             return f"error: {_unwritable(reason)}"
         case OSError():
             _forget_output()
-            return f"error: {(reason.strerror or str(reason)).lower()}"
+            path = f"{reason.filename}: " if reason.filename else ""
+            return f"error: {path}{(reason.strerror or str(reason)).lower()}"
     raise reason
 
 
@@ -145,7 +146,7 @@ def _matter_with(error: DatabaseError | InterfaceError) -> str:
             f"No database at {missing}. Run `{program} serve` or `{program} migrate`; DATABASE_URL sets its location."
         )
     if lacks_tables(error):
-        return f"The database has no tables. Run `{program} serve` or `{program} migrate`."
+        return f"The database {database_place()} has no tables. Run `{program} serve` or `{program} migrate`."
     if not isinstance(error, InterfaceError | OperationalError) and type(error) is not DatabaseError:
         raise error
     first = next(iter(str(error).splitlines()), type(error).__name__)

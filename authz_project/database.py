@@ -336,6 +336,14 @@ def lacks_tables(error: Exception) -> bool:
     return str(error).startswith("no such table") or getattr(error.__cause__, "sqlstate", "") == UNDEFINED_TABLE
 
 
+def database_place() -> str:
+    """Return the location of the database, without a password."""
+    config = connection.settings_dict
+    if connection.vendor == "sqlite":
+        return str(Path(config["NAME"]).absolute())
+    return f"`{config['NAME']}` on {config['HOST'] or 'localhost'}"
+
+
 def missing_database() -> Path | None:
     """Return the SQLite file that DATABASE_URL names, if it does not exist."""
     if connection.vendor != "sqlite":

@@ -5,13 +5,13 @@ import secrets
 import sqlite3
 import string
 from dataclasses import asdict
-from pathlib import Path
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.db import connection
 
 from authz_project import __version__
+from authz_project.database import database_place
 from authz_project.keys import TEST_SLUG, create_key
 from authz_project.spaces import find, space_for_tests
 from facts.store import copy_facts
@@ -85,12 +85,7 @@ def _copy(origin: Environment, target: Environment) -> None:
 
 def database_text() -> str:
     """Return the kind, version and location of the database, without a password."""
-    version = database_version()
-    if connection.vendor == "sqlite":
-        return f"{version}, {Path(connection.settings_dict['NAME']).absolute()}"
-    name = connection.settings_dict["NAME"]
-    host = connection.settings_dict["HOST"] or "localhost"
-    return f"{version}, `{name}` on {host}"
+    return f"{database_version()}, {database_place()}"
 
 
 def database_version() -> str:

@@ -5,7 +5,8 @@ It holds an API key and sends requests like any other client, so the key's scope
 
 import functools
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, ParamSpec, TypeVar
+from contextvars import ContextVar
+from typing import Any, ParamSpec
 
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
@@ -25,25 +26,29 @@ _ABOUT = (
 )
 
 P = ParamSpec("P")
-T = TypeVar("T")
+_warnings: ContextVar[list[str]] = ContextVar("warnings")  # about unknown words in the request of the current tool
 
 
-def told(tool: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
-    """Return the tool with errors that the caller can correct as its result; the library hides all others."""
+def told(tool: Callable[P, Awaitable[dict[str, Any]]]) -> Callable[P, Awaitable[dict[str, Any]]]:
+    """Return the tool with warnings, and with errors that the caller can correct; the library hides all others."""
 
     @functools.wraps(tool)
-    async def telling(*args: P.args, **given: P.kwargs) -> T:
+    async def telling(*args: P.args, **given: P.kwargs) -> dict[str, Any]:
+        _warnings.set([])
         try:
-            return await tool(*args, **given)
+            found = await tool(*args, **given)
         except RequestRefused as reason:
             raise ToolError(str(reason)) from None
         except AuthzError as reason:
             raise ToolError(reason.message) from None
+        warnings = _warnings.get()
+        return {**found, "warning": "; ".join(warnings)} if warnings else found
 
     return telling
 
 
-def mcp_server(authz: AsyncAuthzClient, allow_writes: bool = False) -> MCPServer:
+def mcp_server(url: str, key: str, allow_writes: bool = False) -> MCPServer:
+    authz = AsyncAuthzClient(url, key, on_warning=lambda warning: _warnings.get([]).append(warning))
     server = MCPServer("authz", instructions=_ABOUT, log_level="WARNING")
     for tool in ReadTools(authz).tools:
         server.add_tool(told(tool), annotations=ToolAnnotations(read_only_hint=True))

@@ -260,7 +260,9 @@ def _note(who: Caller, state: SnapshotState) -> None:
 
 
 A_MOMENT = "a revision number or an RFC 3339 time"
-REFUSED_REVIEW = "A parameter is malformed, or a moment has no policy or is no longer available."
+REFUSED_REVIEW = (
+    "A parameter is malformed or unknown to the policy, or a moment has no policy or is no longer available."
+)
 PREVIEW_SECONDS = 4.0
 MOST_DIFFERENCES = 20  # of each kind of question
 

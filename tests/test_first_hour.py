@@ -116,6 +116,17 @@ def test_the_wheel_is_complete(installed):
     assert {name.split("/")[0] for name in packed} == {*PARTS, f"authz_project-{__version__}.dist-info"}
 
 
+def test_the_sources_install_as_the_wheel_does(installed, tmp_path):
+    (sources,) = installed.wheel.parent.glob("*.tar.gz")
+    install = (sys.executable, "-m", "pip", "install", "--quiet", "--no-compile", "--no-deps")
+    run(*install, "--target", tmp_path / "found", sources, folder=tmp_path)
+    found = {str(path.relative_to(tmp_path / "found")) for path in (tmp_path / "found").rglob("*") if path.is_file()}
+    packed = {name for name in zipfile.ZipFile(installed.wheel).namelist() if name.split("/")[0] in PARTS}
+    assert packed and {name for name in found if name.split("/")[0] in PARTS} == packed
+    own = (sys.executable, "-m", "pip", "--python", installed.authz.with_name("python"))
+    assert "No broken requirements" in run(*own, "check", folder=tmp_path)  # by what the wheel itself says it needs
+
+
 def test_it_serves_from_an_empty_folder(installed):
     """A world, its questions, the admin with what it looks like, and the documents."""
     own = {"DJANGO_SETTINGS_MODULE": "authz_project.settings", "PYTHONPATH": ""}

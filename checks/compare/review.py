@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
+from checks.asking.advice import unknown_words
 from checks.asking.snapshot import Snapshot, snapshot
 from checks.compare.kinds import AccessKind, access_kinds, exceptions, kinds_that_differ, missing, without_covered
 from checks.engine.compile import AnswerRow
@@ -16,7 +17,7 @@ from policy.active import program_of_version
 from policy.errors import AuthzError
 from policy.moments import AsOf, Moment, MomentNotAvailable, moment_of, present
 from policy.rules.program import Program
-from policy.values import INTEGER, Value
+from policy.values import INTEGER, STRING, Value
 
 # ---- Who had what as of a moment, or what was gained and lost between two moments ---------------------------------
 # Each kind of access (a type of actors, an action, a type of resources) is queried for some resources at a time, as of
@@ -105,9 +106,12 @@ class Review:
     def __post_init__(self):
         self.known = numbers_as_of(self.environment_id)
         self.programs = tuple([_program(moment) for moment in self.moments])
-        for option, name in (("actor", self.wanted.actor_type), ("resource", self.wanted.resource_type)):
-            if name and not any(program.knows(name) for program in self.programs):
-                raise AuthzError(f"the policy has no {option} type `{name}`")
+        wanted = self.wanted
+        terms = [(wanted.actor_type or None, wanted.actor or None), (STRING, wanted.action or None),
+                 (wanted.resource_type or None, None)]  # fmt: skip
+        unknown = [list(unknown_words(program, "allow", terms)) for program in self.programs]
+        if all(unknown) and not self.kinds:
+            raise AuthzError("; ".join(map(str, unknown[-1])))
 
     @cached_property
     def kinds(self) -> list[AccessKind]:

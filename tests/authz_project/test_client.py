@@ -111,6 +111,17 @@ def test_a_refusal_is_an_exception(environment, call, status, message):
     assert caught.value.status == status and message in caught.value.message
 
 
+def test_unknown_words_are_told(environment, caplog):
+    warnings: list[str] = []
+    with AuthzClient(environment.origin, environment.key, on_warning=warnings.append) as authz:
+        assert not authz(client.check(ANN, "raed", A))["allowed"]
+        assert authz(client.check(ANN, "read", A))["allowed"]
+    assert warnings == ['unknown action "raed" (did you mean "read"?)'] and not caplog.messages
+    with AuthzClient(environment.origin, environment.key) as authz:
+        authz(client.resources(ANN, "read", "Rep"))
+    assert caplog.messages == ['unknown type "Rep" (did you mean "Repo"?)']
+
+
 def test_a_key_is_in_no_message(environment):
     key = f"e_{'x' * 40}"
     for url, status in ((environment.origin, 401), ("http://127.0.0.1:9", None)):

@@ -95,6 +95,15 @@ def test_a_users_mistake_is_an_error_and_not_the_name_of_a_class(tmp_path):
     assert (done.returncode, done.stderr) == (1, "error: You must use --username with --noinput.\n")
 
 
+def test_a_database_without_tables_is_named(tmp_path):
+    (tmp_path / "authz.sqlite3").touch()
+    command = [sys.executable, ROOT / "manage.py", "api_keys", "list"]
+    variables = os.environ | {"DATABASE_URL": "", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=60)
+    told = f"error: The database {tmp_path}/authz.sqlite3 has no tables. Run `python manage.py serve` or "
+    assert (done.returncode, done.stderr) == (1, f"{told}`python manage.py migrate`.\n")
+
+
 # ---- versions ----------------------------------------------------------------------------------------------------
 
 

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
+import psutil
 import pytest
 import requests
 from django.core.management import CommandError, call_command
@@ -20,6 +21,7 @@ from mcp.shared.exceptions import MCPError
 from mcp.types import CallToolResult
 
 from authz_project.documents import names
+from tests.authz_project.test_start import manage
 from tests.checks.conftest import POLICY, fact
 from tests.service import ROOT
 
@@ -78,6 +80,9 @@ def test_agents_ask_and_read(environment):
         root = ["is_root(User:cat)"]
         assert (await asked("check", actor="User:cat", action="read", resource="Repo:b", context_facts=root))["allowed"]
         assert not (await asked("check", **ann, action="read", as_of=1))["allowed"]
+        raed = {"warning": 'unknown action "raed" (did you mean "read"?)'}
+        assert await asked("check", **ann, action="raed") == {"allowed": False} | raed
+        assert (await asked("who", action="raed", resource="Repo:a", actor_type="User")).items() >= raed.items()
         assert (await asked("explain", **ann, action="read"))["proof"]["kind"] == "rule"
         assert (await asked("explain", **ann, action="write"))["obstacles"]
         ways = (await asked("what_would_allow", **ann, action="write"))["changes"]
@@ -154,6 +159,25 @@ def test_writes_are_offered_only_where_they_are_allowed(environment):
     talk(environment, conversation, "--allow-writes")
     facts = environment.get("/facts", params={"args.0.id": "cat"}).json()
     assert [each["expires_at"] for each in facts] == [END]
+
+
+def test_a_key_that_only_reads_changes_nothing(environment, service, tmp_path):
+    variables = psutil.Process(service.process.pid).environ()
+    slug, url = environment.key.split("_")[1], variables["DATABASE_URL"]
+    options = ("--environment", slug, "--scope", "read")
+    key = manage(tmp_path, url, "api_keys", "create", *options, SECRET_KEY=variables["SECRET_KEY"]).strip()
+
+    async def conversation(session: Client) -> None:
+        for tool, arguments in (
+            ("change_facts", {"deletes": ["has_role(User:ann, _, Repo:_)"]}),
+            ("publish_policy", {"policy": POLICY + "# again\n", "note": "a comment"}),
+            ("preview_policy", {"policy": POLICY}),
+        ):
+            result = await session.call_tool(tool, arguments)
+            assert result.is_error and "403: " in text_of(result), (tool, text_of(result))
+
+    talk(environment, conversation, "--allow-writes", key=key)
+    assert environment.get("/facts", params={"args.0.id": "ann"}).json()
 
 
 # ---- options -------------------------------------------------------------------------------------------------------

@@ -267,6 +267,45 @@ def test_since_when_there_are_such_facts_is_taken_from_the_oldest(kind, database
     assert found == [(1, 5), (2, 6), (3, 7), (4, 0)], "of the last one, nothing is known"
 
 
+# ---- provisioned users, and the scope to follow ---------------------------------------------------------------------
+
+PROVISIONED = (
+    ("Users", "u1", "ann", '{"userName": "Ann"}'),
+    ("Users", "u2", "ben", '{"userName": "Ben"}'),
+    ("Groups", "g1", "team", '{"displayName": "Team", "members": [{"value": "u1"}, {"value": "gone"}]}'),
+    ("Groups", "g2", "empty", '{"displayName": "Empty"}'),
+)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_groups_keep_their_members_and_full_keys_may_follow(kind, migrated_urls, tmp_path):
+    url = migrated_urls(kind, f"provisioned_{secrets.token_hex(4)}")
+    for label, *scopes in (("full",), ("reading", "read"), ("changing", "read", "facts")):
+        options = [word for scope in scopes for word in ("--scope", scope)]
+        manage(tmp_path, url, "api_keys", "create", label, *options, SECRET_KEY=SECRET)
+    manage(tmp_path, url, "migrate", "authz_project", "0004")
+    mark = "?" if kind == "sqlite" else "%s"
+    with closing(connected(url)) as database:
+        for row in PROVISIONED:
+            database.execute(
+                "INSERT INTO scim_resource (environment_id, kind, uid, name, resource, facts, created_at, changed_at)"
+                f" SELECT id, {mark}, {mark}, {mark}, {mark}, '[]', '2026-11-03', '2026-11-03' FROM authz_environment",
+                row,
+            )
+        database.commit()
+    manage(tmp_path, url, "migrate")
+    with closing(connected(url)) as database:
+        titles = database.execute("SELECT title FROM scim_resource ORDER BY uid").fetchall()
+        members = database.execute(
+            "SELECT g.uid, u.uid FROM scim_member m JOIN scim_resource g ON g.id = m.from_scimresource_id"
+            " JOIN scim_resource u ON u.id = m.to_scimresource_id"
+        ).fetchall()
+        keys = database.execute("SELECT label, may_follow FROM api_key ORDER BY label").fetchall()
+    assert titles == [("Team",), ("Empty",), ("Ann",), ("Ben",)]
+    assert members == [("g1", "u1")]
+    assert keys == [("changing", False), ("full", True), ("reading", False)]
+
+
 def connected(url: str):
     return sqlite3.connect(url.removeprefix("sqlite:///")) if url.startswith("sqlite") else psycopg.connect(url)
 

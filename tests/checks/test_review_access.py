@@ -389,7 +389,9 @@ def test_after_many_refusals_no_others_are_asked_about(api, monkeypatch):
         (("--from", "yesterday"), "--from: must be a time such as"),
         (("--from", "2", "--to", "1"), "the start .revision 2. is after the end .revision 1."),
         (("--at", "2", "--to", "2"), "--to needs --from"),
-        (("--at", "2", "--actor-type", "Usr"), "the policy has no actor type `Usr`"),
+        (("--at", "2", "--actor-type", "Usr"), "the policy has no type `Usr` .did you mean `User`"),
+        (("--at", "2", "--action", "raed"), "the policy has no action `raed` .did you mean `read`"),
+        (("--from", "1", "--action", "raed", "--resource-type", "Repo"), "no action `raed` on Repo"),
         (("--at", "2", "--environment", "nope"), "Environment `nope` does not exist"),
     ],
 )

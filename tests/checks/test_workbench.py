@@ -192,7 +192,8 @@ def test_a_review_that_has_not_looked_at_everything_says_so_and_goes_on(admin, v
         ({"start": "", "at": ""}, "Enter either “From” to compare, or “As of” to list access at one time."),
         ({"at": "2", "end": "2"}, "“To” requires “From”, not “As of”."),
         ({"start": "1000"}, "revision 1000 does not exist yet"),
-        ({"start": "2", "actor_type": "Usr"}, "the policy has no actor type Usr"),
+        ({"start": "2", "actor_type": "Usr"}, "the policy has no type Usr (did you mean User?"),
+        ({"start": "2", "action": "raed"}, "the policy has no action raed"),
     ],
 )
 def test_moments_that_cannot_be_reviewed_say_why(admin, version, sent, message):

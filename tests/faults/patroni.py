@@ -368,6 +368,7 @@ def main() -> int:
             if name != "cut_off":
                 told.append(at_most("without changes, longest", LEASE + 3, seconds[-1], " s"))
             failed |= printed(told, f"\n{name}, {len(seconds)} times, seed {options.seed}")
+            print("seconds without changes:", *(f"{each:.1f}" for each in seconds))
             print(*found.problems[:20], *found.refused[:5], sep="\n", flush=True)
     return failed
 

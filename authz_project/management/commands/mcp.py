@@ -9,7 +9,6 @@ from django.utils.module_loading import import_string
 from policy.management.command import ServiceCommand
 
 _SERVER = "authz_project.mcp_server.mcp_server"  # imported by name: its dependencies are an extra
-_CLIENT = "authz_project.client.AsyncAuthzClient"
 URL = "http://127.0.0.1:8080"
 
 
@@ -37,7 +36,7 @@ class Command(ServiceCommand):
         if allow_writes and http is not None:
             raise CommandError("--allow-writes is not supported with --http, which does not authenticate clients.")
         try:
-            server = import_string(_SERVER)(import_string(_CLIENT)(url, key), allow_writes)
+            server = import_string(_SERVER)(url, key, allow_writes)
         except ModuleNotFoundError as missing:
             if (missing.name or "").partition(".")[0] not in ("mcp", "httpx"):
                 raise

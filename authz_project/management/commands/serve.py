@@ -391,7 +391,9 @@ def refuse_closed_log(path: str) -> None:
     try:
         os.close(opened(path))
     except OSError as reason:
-        raise CommandError(f"Cannot write DECISION_LOG `{path}`: {reason.strerror}.") from None
+        raise CommandError(
+            f"Cannot write DECISION_LOG `{path}`: {reason.strerror}. Create its folder, or set another path."
+        ) from None
 
 
 def url_of_service(text: str) -> str:
