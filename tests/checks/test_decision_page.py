@@ -60,10 +60,18 @@ def rows(admin, **fields: str) -> int:
 # ---- events --------------------------------------------------------------------------------------------------------
 
 
-def test_an_event_is_a_line(repos, path):  # noqa: F811
-    assert repos.post(REQUEST, CALL).json() == {"message": "recorded"}
+@pytest.mark.parametrize(("kind", "members"), [
+    ("tool_call_request", {"tool_name": "look", "arguments": {"at": "this"}}),
+    ("tool_call_response", {"tool_name": "look", "response": {"seen": True}}),
+    ("tool_call_error", {"tool_name": "look", "error": "nothing there"}),
+    ("message_from_user", {"message": "look"}),
+    ("message_to_user", {"message": "seen"}),
+])  # fmt: skip
+def test_an_event_is_a_line(repos, path, kind, members):  # noqa: F811
+    event, endpoint = EVENT | members, f"agents/event/{kind}"
+    assert repos.post(f"/{endpoint}", event).json() == {"message": "recorded"}
     (line,) = lines(path)
-    assert (line["endpoint"], line["question"], line["answer"]) == (REQUEST[1:], CALL, {"recorded": True})
+    assert (line["endpoint"], line["question"], line["answer"]) == (endpoint, event, {"recorded": True})
     assert line["key"].startswith("key ") and line["environment"] == repos.environment.pk
 
 
