@@ -98,6 +98,7 @@ class LoginForm(AdminAuthenticationForm):
         cleaned = super().clean()
         LoginAttempts.objects.filter(key=one).delete()
         discount_sign_in(self.request)
+        self.request.session.set_expiry(None)  # a sign-in that was begun elsewhere in this browser set a short one
         return cleaned
 
 

@@ -8,6 +8,7 @@ names and email addresses, so accounts are never found by them.
 import logging
 import re
 from collections.abc import Mapping
+from datetime import timedelta
 from functools import cache
 from hashlib import sha256
 from typing import Any
@@ -23,6 +24,7 @@ from django.core.exceptions import SuspiciousOperation, ValidationError
 from django.db import IntegrityError, transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import path, reverse
+from django.utils import timezone
 from mozilla_django_oidc.auth import OIDCAuthenticationBackend
 from mozilla_django_oidc.views import OIDCAuthenticationCallbackView, OIDCAuthenticationRequestView
 
@@ -180,7 +182,8 @@ class SignIn(_Behind, OIDCAuthenticationRequestView):  # type: ignore[misc]
             count_sign_in(request)
         except ValidationError as reason:
             return _failed(request, str(reason.message))
-        request.session.set_expiry(_SECONDS_TO_RETURN)
+        if not request.user.is_authenticated:  # a session that is signed in keeps its end
+            request.session.set_expiry(_SECONDS_TO_RETURN)
         answer: HttpResponse = super().get(request)
         return answer
 
@@ -191,7 +194,8 @@ class SignInReturn(_Behind, OIDCAuthenticationCallbackView):  # type: ignore[mis
     def login_success(self) -> HttpResponse:
         answer: HttpResponse = super().login_success()
         discount_sign_in(self.request)
-        self.request.session.set_expiry(SESSION_SECONDS)
+        # A time, since a number of seconds would begin anew each time the session is stored.
+        self.request.session.set_expiry(timezone.now() + timedelta(seconds=SESSION_SECONDS))
         return answer
 
     def login_failure(self) -> HttpResponse:

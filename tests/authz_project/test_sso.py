@@ -2,6 +2,7 @@
 
 import secrets
 import time
+from datetime import timedelta
 from urllib.parse import parse_qs, urlsplit
 
 import jwt
@@ -9,6 +10,7 @@ import pytest
 import requests
 from cryptography.hazmat.primitives.asymmetric import rsa
 from django.apps import apps
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.contrib.sessions.models import Session
 from django.test import Client
@@ -86,7 +88,30 @@ def test_groups_at_the_provider_are_roles_here(provider):
         True, False, "ann@example.org", False,
     )  # fmt: skip
     assert browser.get("/admin/authz_project/apikey/").status_code == 200
-    assert browser.session.get_expiry_age() == sso.SESSION_SECONDS
+    assert sso.SESSION_SECONDS - 60 < browser.session.get_expiry_age() <= sso.SESSION_SECONDS
+
+
+def test_a_session_ends_when_its_time_is_over_whatever_is_done_in_it(provider):
+    provider("ann", ["staff"])
+    browser, _ = signed_in("ann")
+    end = Session.objects.get().expire_date
+    browser.get(START)
+    session = browser.session
+    session["space"] = "another"
+    session.save()
+    assert abs(Session.objects.get().expire_date - end) < timedelta(seconds=1)
+    assert browser.get("/admin/").status_code == 200
+    browser.get(returned(browser, "ann"))
+    assert Session.objects.latest("expire_date").expire_date > end
+
+
+def test_a_password_after_a_sign_in_that_was_given_up_has_the_usual_session(provider):
+    User.objects.create_superuser("root", password="right")
+    browser = Client()
+    browser.get(START)
+    assert browser.session.get_expiry_age() == 900
+    browser.post("/admin/login/", {"username": "root", "password": "right"})
+    assert browser.session.get_expiry_age() == settings.SESSION_COOKIE_AGE
 
 
 def test_leaving_a_group_takes_its_role_from_all_sessions_at_the_next_sign_in(provider):
