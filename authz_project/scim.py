@@ -7,7 +7,7 @@ changes of facts that follow from it are one transaction and one revision.
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from hashlib import sha256
 from operator import or_
@@ -60,7 +60,7 @@ from facts.wire import (
     pattern_from_json,
     pattern_from_text,
 )
-from policy.active import confirm
+from policy.active import Scope, confirm
 from policy.core.journal import By
 from policy.endpoint import OFFSET, Request, Response, caller, public_url_of, unconfirmed_caller
 from policy.errors import AuthzError
@@ -362,6 +362,7 @@ def _answer(asked: ScimRequest) -> Response:
         case "GET", True, False:
             return _list(asked, dict(asked.request.query_params.items()))
         case "POST", _, _ if asked.uid == ".search" or asked.kind == ".search":
+            asked.request.auth = confirm(replace(caller(asked.request), needs=Scope.READ))  # besides that of a POST
             return _list(asked, asked.request.data)
         case "GET", True, True:
             return _one(asked, asked.directory().row(asked.kind, asked.uid))

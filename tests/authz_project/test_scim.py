@@ -373,6 +373,9 @@ def test_keys_need_their_scopes_and_open_one_environment(directory, new_api):
         key = Directory(replace(directory.api, key=create_key(directory.api.environment, scopes=scopes)[1]))
         key.ask("GET", "/Users", status=read)
         key.ask("POST", "/Users", {"schemas": [USER], "userName": f"u{write}"}, write)
+        for path in ("/Users/.search", "/.search"):
+            key.ask("POST", path, {}, 403)
+    directory.ask("POST", "/Users/.search", {})
     wrong = Directory(replace(directory.api, key="wrong"))
     assert wrong.ask("GET", "/Schemas", status=401)["WWW-Authenticate"] == "Bearer"
 
