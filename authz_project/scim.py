@@ -432,14 +432,14 @@ def _list(asked: ScimRequest, params: dict[str, Any]) -> Response:
     rows = asked.directory().rows.filter(kind__in=kinds).order_by("pk")
     found: Any = rows
     if search.filter is not None:
-        rows = _narrowed(rows, kinds, params["filter"].strip())
+        rows = _narrowed(rows, kinds, str(search.filter).strip())
         looked_at = list(rows[: MOST_SEARCHED + 1])
         if len(looked_at) > MOST_SEARCHED:
             detail = f"this filter would search more than {MOST_SEARCHED:,} resources; begin it with userName eq …"
             raise TooManyException(detail=detail)
         found = [row for row in looked_at if search.filter.match(_described(row, asked.url))]
     total = len(found) if isinstance(found, list) else found.count()
-    start, count = search.start_index or 1, min(MOST if search.count is None else search.count, MOST)
+    start, count = min(search.start_index or 1, 1 << 31), min(MOST if search.count is None else search.count, MOST)
     page = [_described(row, asked.url) for row in found[start - 1 : start - 1 + count]]
     return _listed(model, page, total, start, search)
 

@@ -312,6 +312,7 @@ def test_lists_come_in_pages(directory):
     assert [each["userName"] for each in page["Resources"]] == names[1:3]
     assert (page["totalResults"], page["itemsPerPage"], page["startIndex"]) == (5, 2, 2)
     assert directory.ask("GET", "/Users?count=0").data["totalResults"] == 5
+    assert directory.ask("GET", f"/Users?startIndex={10**30}").data["itemsPerPage"] == 0
     assert directory.ask("GET", '/Users?filter=userName sw "user"&startIndex=5').data["itemsPerPage"] == 1
 
 
@@ -323,6 +324,7 @@ def test_filters_by_name_use_an_index_and_others_search_a_limited_number(directo
     def found(path: str) -> list[str]:
         return [each["id"] for each in directory.ask("GET", path).data["Resources"]]
 
+    assert found('/Users?filter=userName eq "ANN"') == found('/Users?Filter=userName eq "ann"') == [ann]
     assert found('/Users?filter=userName eq "ANN"') == found('/Users?filter=externalId eq "1"') == [ann]
     assert found(f'/Groups?filter=id eq "{group}" and members eq "{ben}"') == [group]
     for text in ('displayName eq "ben"', 'userName eq "ann" and title pr or userName eq "ben"', "title pr"):
