@@ -103,7 +103,9 @@ class ScimMapping:
         return found
 
     def patterns_of(self, user: dict[str, str]) -> list[FactPattern]:
-        return [pattern_from_json(_filled(template, user), "") for template in self.left]
+        """Return what is deleted of a user; there is nothing about an attribute that the user does not have."""
+        templates = [each for each in self.left if all(map(user.get, _needed(each)))]
+        return [pattern_from_json(_filled(template, user), "") for template in templates]
 
 
 def mapping_of(text: str) -> ScimMapping:
@@ -151,6 +153,10 @@ def _templates(place: str, given: object, may_name_group: bool, may_be_open: boo
 
 def _fact(template: FactPattern, values: dict[str, str]) -> Fact:
     return fact_from_json(_filled(template, values), "")
+
+
+def _needed(template: FactPattern) -> set[str]:
+    return {_NAMES[mark] for arg in template.args for mark in _MARKS.findall(arg.id or "")}
 
 
 def _filled(template: FactPattern, values: dict[str, str]) -> dict[str, object]:

@@ -182,6 +182,17 @@ def test_leaving_deletes_what_follows_and_what_the_mapping_says(directory, way):
         assert directory.facts("ann") == {MEMBER, WRITER, "group Engineering"}
 
 
+@pytest.mark.parametrize("way", ["DELETE", "inactive"])
+def test_who_lacks_an_attribute_of_the_mapping_can_leave(directory, settings, way):
+    settings.SCIM_MAPPING = mapping_of(MAPPING + "  - has_role(User:{externalId}, _, _)\n")
+    ann = directory.user("ann")
+    if way == "DELETE":
+        directory.ask("DELETE", f"/Users/{ann}", status=204)
+    else:
+        directory.patch(f"/Users/{ann}", {"op": "replace", "path": "active", "value": False})
+    assert directory.facts("ann") == set()
+
+
 def test_who_is_created_inactive_has_no_facts(directory):
     directory.user("ann", active=False)
     assert directory.facts("ann") == set()
