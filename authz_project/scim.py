@@ -417,18 +417,34 @@ def _replacement(asked: ScimRequest, before: Resource) -> Resource:
 
 def _patched(asked: ScimRequest, before: Resource) -> Resource:
     kind = _of(PatchOp, MODELS[asked.kind])
-    sent = kind.model_validate(_without_ids(asked.request.data), scim_ctx=Context.RESOURCE_PATCH_REQUEST)
+    sent = kind.model_validate(_cleaned(asked.request.data), scim_ctx=Context.RESOURCE_PATCH_REQUEST)
     sent.patch(before)
     return before
 
 
-def _without_ids(body: Any) -> Any:
-    """Leave out the ids that Okta sends in values without a path: they are read-only."""
+def _cleaned(body: Any) -> Any:
+    """Leave out the ids that Okta sends in values without a path: they are read-only.
+
+    Of members to remove, leave out all but their ids: the library removes only what is equal in all that is sent, and
+    would keep a member who was added with another display name, or none.
+    """
     operations = body.get("Operations") if isinstance(body, dict) else None
     for each in operations if isinstance(operations, list) else ():
-        if isinstance(each, dict) and not each.get("path") and isinstance(each.get("value"), dict):
-            each["value"].pop("id", None)
+        if not isinstance(each, dict):
+            continue
+        path, value = str(each.get("path") or ""), each.get("value")
+        if not path and isinstance(value, dict):
+            value.pop("id", None)
+        if value is not None and _MEMBERS.fullmatch(path) and str(each.get("op")).lower() == "remove":
+            each["value"] = [_only_id(one) for one in value] if isinstance(value, list) else _only_id(value)
     return body
+
+
+_MEMBERS = re.compile(r"(?:.*:)?members", re.IGNORECASE)
+
+
+def _only_id(member: Any) -> Any:
+    return {"value": member["value"]} if isinstance(member, dict) and "value" in member else member
 
 
 def _list(asked: ScimRequest, params: dict[str, Any]) -> Response:

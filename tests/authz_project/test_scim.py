@@ -193,6 +193,20 @@ def test_who_lacks_an_attribute_of_the_mapping_can_leave(directory, settings, wa
     assert directory.facts("ann") == set()
 
 
+MORE = [{"display": "Ann"}, {"type": "User"}, {"$ref": "https://authz.example.org/scim/v2/Users/1"}]
+
+
+@pytest.mark.parametrize("path", ["members", "Members", f"{GROUP}:members"])
+@pytest.mark.parametrize("before, sent", [({}, more) for more in MORE] + [({"display": "Anna"}, {"display": "Ann"})])
+def test_a_member_is_removed_by_its_id_whatever_else_is_sent(directory, path, before, sent):
+    ann, ben = directory.user("ann"), directory.user("ben")
+    group = directory.group("Engineering", ben)
+    directory.patch(f"/Groups/{group}", {"op": "add", "path": "members", "value": [{"value": ann} | before]})
+    assert WRITER in directory.facts("ann")
+    directory.patch(f"/Groups/{group}", {"op": "Remove", "path": path, "value": [{"value": ann} | sent]})
+    assert directory.facts("ann") == {MEMBER} and WRITER in directory.facts("ben")
+
+
 def test_who_is_created_inactive_has_no_facts(directory):
     directory.user("ann", active=False)
     assert directory.facts("ann") == set()
