@@ -58,6 +58,9 @@ class _Client:
     """What both clients share: after a change, they read nothing older than the change."""
 
     def __init__(self, url: str, key: str, timeout: float = TIMEOUT, on_warning: Callable[[str], object] = log.warning):
+        key = key.strip()  # files often end with a line break
+        if not (key and key.isascii() and key.isprintable() and " " not in key):  # the library's error would show it
+            raise ValueError("the API key is empty, or has characters that no key has")
         self._timeout, self._on_warning = timeout, on_warning
         self._headers = {"Authorization": f"Bearer {key}", "User-Agent": "authz-project"}
         self._url = url.rstrip("/")

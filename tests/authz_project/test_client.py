@@ -130,6 +130,22 @@ def test_a_key_is_in_no_message(environment):
         assert caught.value.status == status and key not in str(caught.value)
 
 
+@pytest.mark.parametrize("kind", [AuthzClient, AsyncAuthzClient])
+@pytest.mark.parametrize("wrong", ["{}\nx", "{} x", "\0{}", "é{}", "…{}"])
+def test_a_key_that_no_header_can_have_is_refused_without_being_told(kind, wrong):
+    secret = "x" * 40
+    with pytest.raises(ValueError, match="the API key is empty, or has characters") as caught:
+        kind("http://127.0.0.1:9", wrong.format(secret))
+    assert secret not in str(caught.value)
+    with pytest.raises(ValueError, match="the API key is empty"):
+        kind("http://127.0.0.1:9", " \n")
+
+
+def test_a_line_break_after_the_key_does_not_matter(environment):
+    with AuthzClient(environment.origin, f"{environment.key}\n", timeout=60) as authz:
+        assert authz(client.check(ANN, "read", A))["allowed"]
+
+
 class Overloaded(BaseHTTPRequestHandler):
     def do_GET(self):
         body = b"<html>"

@@ -184,7 +184,8 @@ def test_a_key_that_only_reads_changes_nothing(environment, service, tmp_path):
 
 
 @pytest.mark.parametrize(("key", "options", "told"), [
-    ("", (), "AUTHZ_KEY is not set"), ("e_x", ("--http", "8765", "--allow-writes"), "--allow-writes is not supported"),
+    ("", (), "AUTHZ_KEY is not set"), ("e_x\ne_y", (), "AUTHZ_KEY: the API key is empty, or has characters"),
+    ("e_x", ("--http", "8765", "--allow-writes"), "--allow-writes is not supported"),
 ])  # fmt: skip
 def test_what_cannot_be_served_is_told(monkeypatch, key, options, told):
     monkeypatch.setenv("AUTHZ_KEY", key)

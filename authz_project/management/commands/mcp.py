@@ -41,6 +41,8 @@ class Command(ServiceCommand):
             if (missing.name or "").partition(".")[0] not in ("mcp", "httpx"):
                 raise
             raise CommandError('mcp is not installed. Run `pip install "authz-project[mcp]"`.') from None
+        except ValueError as reason:
+            raise CommandError(f"AUTHZ_KEY: {reason}.") from None
         if http is None:
             server.run()
         else:
