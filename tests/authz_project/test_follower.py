@@ -14,10 +14,12 @@ import orjson
 import oso_cloud
 import pytest
 import requests
+from django.core.management.base import CommandError
 from django.test import override_settings
 
 from authz_project.copies import CopyKeeper, CopyState, digest_of
 from authz_project.keys import create_key
+from authz_project.management.commands.serve import key_of
 from authz_project.route import Route
 from authz_project.server import follower as module
 from authz_project.server.follower import Copying, Follower
@@ -225,6 +227,16 @@ def servers(tmp_path_factory):
         yield servers
     finally:
         servers.end()
+
+
+def test_what_is_no_key_is_refused_without_being_told(tmp_path):
+    file = tmp_path / "key"
+    file.write_text("e_secret\n")
+    assert key_of(f"@{file}") == "e_secret"
+    file.write_text("e_secret\nof the main service\n")
+    with pytest.raises(CommandError, match="--follow needs an API key") as caught:
+        key_of(f"@{file}")
+    assert "e_secret" not in str(caught.value)
 
 
 def test_a_follower_that_is_killed_during_its_snapshot_continues_it(servers):

@@ -412,7 +412,7 @@ def key_of(text: str | None) -> str:
         )
     except (OSError, UnicodeDecodeError) as reason:
         raise CommandError(f"Cannot read the key: {reason}.") from None
-    if not found.strip():
+    if len(found.split()) != 1:
         raise CommandError("--follow needs an API key of the main service: set FOLLOW_KEY, or --key @FILE.")
     return found.strip()
 
