@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from hashlib import sha256
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
-from django.db import connection, transaction
+from django.db import DEFAULT_DB_ALIAS, connection, transaction
 from django.db.models import Max, Q, QuerySet
 from django.utils import timezone
 from django.utils.module_loading import import_string
@@ -481,7 +481,7 @@ def outdated_because(request: PublishRequest) -> str:
     environment = request.version.environment_id
     if (active_number(environment) or 0) != request.replaces:
         return "the active policy has changed since the request"
-    drafts = PolicyDraft.objects.filter(user=request.user, environment_id=environment)
+    drafts = PolicyDraft.objects.filter(user_id=request.user_id or 0, environment_id=environment)
     if drafts.exclude(source=request.version.source).exists():
         return "its author has changed the draft since the request"
     return ""
@@ -680,11 +680,14 @@ def discard_published(user: User, environment: Environment, source: str, stamp: 
 def _changing_drafts(user: User) -> Iterator[None]:
     """Open a transaction that serializes changes of the user's drafts.
 
-    It locks the user's row, since a first draft that is being saved cannot be seen or locked yet.
+    It locks the user's row, since a first draft that is being saved cannot be seen or locked yet. Users may be in
+    another database than drafts: then the lock is held in a transaction there, until the drafts are committed.
     """
     assert user.pk is not None, "whoever has drafts is logged in"
-    with changing():
-        get_user_model().objects.select_for_update(no_key=True).filter(pk=user.pk).first()
+    users = get_user_model().objects.select_for_update(no_key=True)
+    is_elsewhere = users.db != DEFAULT_DB_ALIAS
+    with transaction.atomic(using=users.db) if is_elsewhere else nullcontext(), changing():
+        users.filter(pk=user.pk).first()
         yield
 
 

@@ -12,6 +12,7 @@ from django.apps import apps
 from django.core.management import CommandError, call_command
 from django.db import OperationalError, connection, connections, transaction
 from django.test import Client
+from django.urls import reverse
 from prometheus_client import values
 from prometheus_client.registry import Collector
 
@@ -25,7 +26,7 @@ from facts.table import fetch
 from policy.core import journal
 from policy.core.spaces import HOME, _configs, close_others, current, entered
 from policy.errors import AuthzError
-from policy.models import Environment
+from policy.models import Environment, PolicyDraft, PublishRequest
 from tests.conftest import Api, _empty
 from tests.faults.worlds import fact
 
@@ -521,6 +522,40 @@ def test_pages_show_the_environment_s_space(home, admin_user_of_home):
     assert "has_role" in client.get("/admin/go/facts/", follow=True).content.decode()  # it is remembered
     assert "has_role(User, String, Doc)" not in client.get("/admin/?environment=default").content.decode()
     assert current() == HOME
+
+
+@on_postgresql
+def test_policies_are_edited_requested_and_approved_in_a_space(home, admin_user_of_home, django_user_model):
+    """Drafts and requests are in the space, their authors at home."""
+    api = api_in("one", "acme")
+    root, add = admin_user_of_home, reverse("admin:authz_policy_policyversion_add")
+    sent = {"environment": api.environment.pk, "filename": "", "stamp": "", "person": root.pk, "window": "w"}
+    client = Client()
+    client.force_login(root)
+    client.get("/admin/?environment=acme")
+    text = POLICY.format(mode="editor")
+    assert client.post(f"{add}draft/", sent | {"source": text, "seen": 1}).json()["stamp"]
+    with entered("one"):
+        assert PolicyDraft.objects.get().user_id == root.pk
+    assert client.post(add, sent | {"source": text, "seen": 1}).status_code == 302
+    with entered("one"):
+        assert not PolicyDraft.objects.exists()
+        Environment.objects.filter(slug="acme").update(needs_approval=True)
+    assert client.post(add, sent | {"source": f"{text}# again\n", "seen": 2}).status_code == 302
+    with entered("one"):
+        asked = PublishRequest.objects.get()
+    page = reverse("admin:authz_policy_policyversion_activate", args=[asked.version_id])
+    approval = {"request": asked.pk, "approve": "1"}
+    assert "you made this request" in client.post(page, approval).content.decode()
+    other = Client()
+    other.force_login(django_user_model.objects.create_superuser("other", "other@example.org", "secret"))
+    other.get("/admin/?environment=acme")
+    root.delete()
+    assert other.get(page).status_code == 200
+    assert other.post(page, approval).status_code == 302
+    with entered("one"):
+        assert PublishRequest.objects.get().outcome == "approved"
+        assert Environment.objects.get(slug="acme").policy_version_id == asked.version_id
 
 
 @pytest.fixture
