@@ -12,6 +12,7 @@ from django import forms
 from django.contrib import admin, messages
 from django.contrib.auth.admin import GroupAdmin, UserAdmin
 from django.contrib.auth.models import Group, Permission, User
+from django.core.exceptions import ValidationError
 from django.core.validators import RegexValidator
 from django.db import models, transaction
 from django.forms import ModelForm
@@ -23,6 +24,7 @@ from django.utils.text import capfirst
 
 from authz_project import keys
 from authz_project.models import SCOPE_COLUMNS, ApiKey
+from authz_project.spaces import slugs_elsewhere
 from facts import store
 from facts.pages.browse import timeline_url
 from policy.core.journal import Done, Kind, advance, by_admin, changing, record
@@ -185,6 +187,12 @@ class ApiKeyAdmin(ChangingAdmin):
         )
 
 
+def _refuse_what_is_elsewhere(slug: str) -> None:
+    """Refuse the name of an environment in another space: keys are looked up in one place by it."""
+    if slug in slugs_elsewhere():
+        raise ValidationError("An environment with this name exists in another space.")
+
+
 @admin.register(Environment)
 class EnvironmentAdmin(ChangingAdmin):
     list_display = ["slug", "name", "created", "policy_version", "revision", "history"]
@@ -220,6 +228,7 @@ class EnvironmentAdmin(ChangingAdmin):
         if shown is not None and db_field.name == "slug":
             shown.help_text = "1 to 40 letters and digits. It cannot be changed later."
             shown.validators.append(RegexValidator(keys.TEST_SLUG.pattern + r"\Z", RESERVED, inverse_match=True))
+            shown.validators.append(_refuse_what_is_elsewhere)
         return shown
 
     def save_model(self, request: HttpRequest, environment: Environment, form: ModelForm, change: bool) -> None:

@@ -525,6 +525,25 @@ def test_pages_show_the_environment_s_space(home, admin_user_of_home):
 
 
 @on_postgresql
+def test_an_environment_of_a_page_has_a_name_of_its_own_in_all_spaces(home, admin_user_of_home):
+    others = {"acme": api_in("one", "acme"), "globex": api_in("two", "globex"), "initech": api_in(HOME, "initech")}
+    client = Client()
+    client.force_login(admin_user_of_home)
+    add = reverse("admin:authz_policy_environment_add")
+    for page, names in (("acme", ("globex", "initech", "default")), ("default", ("acme", "globex"))):
+        client.get(f"/admin/?environment={page}")
+        for name in names:
+            answer = client.post(add, {"slug": name, "name": "x"})
+            assert "exists in another space" in answer.content.decode(), (page, name)
+    client.get("/admin/?environment=acme")
+    assert client.post(add, {"slug": "fresh", "name": "x"}).status_code == 302
+    spaces.directory.__init__()
+    for name, api in others.items():
+        Client().get("/api/", headers={"Authorization": f"Bearer e_{name}_x_y"})  # looks for the place
+        assert docs(api, "ann") == []
+
+
+@on_postgresql
 def test_policies_are_edited_requested_and_approved_in_a_space(home, admin_user_of_home, django_user_model):
     """Drafts and requests are in the space, their authors at home."""
     api = api_in("one", "acme")
