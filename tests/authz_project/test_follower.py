@@ -14,7 +14,7 @@ import orjson
 import oso_cloud
 import pytest
 import requests
-from django.core.management.base import CommandError
+from django.core.management import CommandError, call_command
 from django.test import override_settings
 
 from authz_project.copies import CopyKeeper, CopyState, digest_of
@@ -227,6 +227,11 @@ def servers(tmp_path_factory):
         yield servers
     finally:
         servers.end()
+
+
+def test_a_follower_provisions_nothing():
+    with pytest.raises(CommandError, match=r"--follow .* cannot be combined with --dev or --scim"):
+        call_command("serve", "--follow", URL, "--scim", "directory.yaml")
 
 
 def test_what_is_no_key_is_refused_without_being_told(tmp_path):

@@ -129,8 +129,8 @@ class Command(ServiceCommand):
         stale_after: timedelta | None,
         **options: Any,
     ) -> None:
-        if follow and (dev or connection.vendor != "sqlite"):
-            raise CommandError("--follow needs SQLite, and cannot be combined with --dev")
+        if follow and (dev or scim or connection.vendor != "sqlite"):
+            raise CommandError("--follow needs SQLite, and cannot be combined with --dev or --scim")
         if follow:
             limit = inf if stale_after is None else stale_after.total_seconds()
             settings.FOLLOW = import_string("authz_project.server.follower.Follower")(follow, key_of(key), limit)
