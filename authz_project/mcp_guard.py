@@ -187,6 +187,9 @@ def _check_paths(template: Any) -> None:
     if isinstance(template, Mapping):
         for inner in template.values():
             _check_paths(inner)
+    elif isinstance(template, list | tuple):
+        for inner in template:
+            _check_paths(inner)
     elif isinstance(template, str) and template.startswith("$") and not _EXPRESSION.fullmatch(template):
         raise MappingError(f"expression {template!r} is not a path, such as $params.arguments.id")
 
@@ -196,6 +199,8 @@ def resolved(template: Any, known: Mapping[str, Any]) -> Any:
     if isinstance(template, Mapping):
         found = {name: resolved(inner, known) for name, inner in template.items()}
         return {name: value for name, value in found.items() if value is not None}
+    if isinstance(template, list | tuple):
+        return [value for value in (resolved(inner, known) for inner in template) if value is not None]
     if not isinstance(template, str) or not template.startswith("$"):
         return template
     if template.startswith("$$"):

@@ -296,6 +296,7 @@ KNOWN = {
     ("text", "text"), (5, 5), (True, True), ("$$5", "$5"), ("$params.name", "t"), ("$params.arguments.deep.er", 5),
     ("$params.arguments.colour", "red"), ("$token.?client_id", None),
     ({"a": "$token.?b", "c": "$token.sub"}, {"c": "a"}),
+    ({"a": ["$token.?b", "$token.sub", "b", ("$params.name",)]}, {"a": ["a", "b", ["t"]]}),
 ])  # fmt: skip
 def test_expressions_are_paths(template, value):
     assert resolved(template, KNOWN) == value
@@ -312,6 +313,7 @@ def test_a_path_that_leads_nowhere_is_an_error(template):
     READ | {"resource": {"type": "D"}},
     READ | {"subject": {"id": "$params.arguments.user"}}, READ | {"subject": {"type": "Admin"}},
     READ | {"action": {"name": "$params.name + 'x'"}}, READ | {"context": {"deep": {"er": "$x"}}},
+    READ | {"context": {"deep": ["a", "$x"]}},
 ])  # fmt: skip
 def test_a_mapping_that_cannot_be_read_is_refused_at_the_start(mapping):
     with pytest.raises(MappingError):
