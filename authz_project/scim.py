@@ -6,7 +6,7 @@ changes of facts that follow from it are one transaction and one revision.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from hashlib import sha256
@@ -234,8 +234,9 @@ class Directory:
         if isinstance(resource, User):
             resource.password = None
             self._touched.add(row.uid)
-            if before is not None and _is_active(before) and not _is_active(resource):
-                self._leave(row, before)
+            if before is not None and _is_active(before):
+                stays = self.mapping.patterns_of(_values(row, resource)) if _is_active(resource) else []
+                self._leave(row, before, stays)
         there, now = _members(before), _members(resource)
         is_renamed = isinstance(before, Group) and before.display_name != resource.display_name
         self._touched |= there | now if is_renamed else there ^ now
@@ -265,8 +266,9 @@ class Directory:
             self._leave(row, before)
         row.delete()
 
-    def _leave(self, row: ScimResource, user: Resource) -> None:
-        self._left += self.mapping.patterns_of(_values(row, user))
+    def _leave(self, row: ScimResource, user: Resource, stays: Sequence[FactPattern] = ()) -> None:
+        """Delete what is about the user, but what is about who they are from now on: they may have another name."""
+        self._left += [each for each in self.mapping.patterns_of(_values(row, user)) if each not in stays]
 
     def changes(self) -> Iterator[store.Change]:
         """Yield the changes of facts that follow from what was saved and removed, and remember the facts."""

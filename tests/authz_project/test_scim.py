@@ -182,6 +182,20 @@ def test_leaving_deletes_what_follows_and_what_the_mapping_says(directory, way):
         assert directory.facts("ann") == {MEMBER, WRITER, "group Engineering"}
 
 
+def test_another_user_who_gets_a_former_name_inherits_nothing(directory):
+    ann = directory.user("ann")
+    owner = {"predicate": "has_role", "args": [
+        {"type": "User", "id": "ann"}, {"type": "String", "id": "owner"}, {"type": "Organization", "id": "x"},
+    ]}  # fmt: skip
+    assert directory.api.post("/facts", owner).status_code == 200
+    directory.patch(f"/Users/{ann}", {"op": "replace", "value": {"displayName": "Ann Miller"}})
+    assert directory.facts("ann") == {MEMBER, "owner x"}
+    directory.patch(f"/Users/{ann}", {"op": "replace", "value": {"userName": "anna"}})
+    assert directory.facts("ann") == set() and directory.facts("anna") == {MEMBER}
+    directory.user("ann")
+    assert directory.facts("ann") == {MEMBER}
+
+
 @pytest.mark.parametrize("way", ["DELETE", "inactive"])
 def test_who_lacks_an_attribute_of_the_mapping_can_leave(directory, settings, way):
     settings.SCIM_MAPPING = mapping_of(MAPPING + "  - has_role(User:{externalId}, _, _)\n")
