@@ -103,11 +103,6 @@ PICKED = [
         "is_answered = _is_loopback(host) and not _is_cross_site(environ, host)",
         "is_answered = _is_loopback(host)",
     ),
-    (
-        "authz_project/middleware.py",
-        "class AdminCsrf(_AdminOnly, CsrfViewMiddleware):",
-        "class AdminCsrf(MiddlewareMixin):",
-    ),
     # cached statements and answers are confirmed
     (
         "checks/asking/question.py",
@@ -138,7 +133,6 @@ PICKED = [
     ("policy/values.py", "if not _MIN <= number <= _MAX:", "if not _MIN <= number <= _MAX + 1:"),
     ("localsql/dialects.py", 'if _PLAIN.fullmatch(value) and "--" not in value else', "if _PLAIN.match(value) else"),
     ("localsql/dialects.py", 'return f"({_one_of(side.sql, shown)} AND {exact})"', "return _one_of(side.sql, shown)"),
-    ("localsql/binding_queries.py", "if len(roots) != 1 or roots[0] is None:", "if roots[0] is None:"),
     ("localsql/binding_queries.py", "if isinstance(node, exp.Func) and _name(node) in _EFFECTS:", "if False:"),
     (
         "localsql/binding_queries.py",

@@ -5,6 +5,7 @@ from collections import defaultdict
 
 import pytest
 from django.db import connection
+from django.db.models import F
 from django.test import RequestFactory
 
 from facts import history, history_pages, read, store
@@ -492,3 +493,16 @@ def test_many_are_looked_up_by_few_statements(environment, django_assert_num_que
     with django_assert_num_queries(3):
         found = history.latest_periods(environment.id, rows)
     assert len(found) == 300 and sum(each.until is None for each in found.values()) == 200
+
+
+def test_times_of_revisions_never_go_back(api):
+    """Even where the database server's clock does, as after a failover: `as_of` a time names one revision."""
+    for number in range(3):  # with a new signature, and then in one statement
+        user = {"predicate": "has_role", "args": [
+            {"type": "User", "id": f"u{number}"}, {"type": "String", "id": "admin"}, {"type": "Repo", "id": "a"},
+        ]}  # fmt: skip
+        assert api.post("/facts", user).status_code == 200
+        if not number:
+            Revision.objects.update(at=F("at") + 600_000_000)
+    times = list(Revision.objects.order_by("number").values_list("at", flat=True))
+    assert len(times) >= 3 and times == sorted(times)
