@@ -27,7 +27,7 @@ from authz_project.models import SCOPE_COLUMNS, ApiKey
 from authz_project.spaces import slugs_elsewhere
 from facts import store
 from facts.pages.browse import timeline_url
-from policy.core.journal import Done, Kind, advance, by_admin, changing, record
+from policy.core.journal import Done, Kind, advance, by_admin, changing, record, stay
 from policy.errors import Unavailable
 from policy.models import DEFAULT_SLUG, Environment
 
@@ -149,6 +149,7 @@ class ApiKeyAdmin(ChangingAdmin):
 
     def save_model(self, request: HttpRequest, key: ApiKey, form: ModelForm, change: bool) -> None:
         if change:
+            stay(key.environment_id)
             key.save(update_fields=["label", "expires_at", *SCOPE_COLUMNS.values()])
             return
         made, key.token = keys.create_key(key.environment, key.label, key.expires_at, key.scopes, by_admin(request))

@@ -22,7 +22,7 @@ from policy.active import Caller, KeyCheck, Scope, caller_of_hash
 from policy.core import spaces
 from policy.core.clock import now, time_of
 from policy.core.config import settings
-from policy.core.journal import NOBODY, By, changing, refuse_copy
+from policy.core.journal import NOBODY, By, changing, stay
 from policy.core.threads import start_thread
 from policy.errors import AuthzError, KeyRefused, NotFound, Unavailable
 from policy.models import Environment
@@ -190,7 +190,7 @@ def keep_key(
     assert scopes, "a key is good for something"
     flags = {column: scope in scopes for scope, column in SCOPE_COLUMNS.items()}
     with changing():
-        refuse_copy(environment.pk)
+        stay(environment.pk)
         return ApiKey.objects.create(
             environment=environment, label=label, prefix=token.rpartition("_")[0], hash=hash_of(token),
             expires_at=expires_at, created_by=by.author, **flags,
@@ -204,7 +204,7 @@ def revoke_key(key: ApiKey) -> None:
     """
     if key.revoked_at is None:
         with changing():
-            refuse_copy(key.environment_id)
+            stay(key.environment_id)
             key.revoked_at = timezone.now()
             key.save(update_fields=["revoked_at"])
 
@@ -350,6 +350,7 @@ def rotate_key(key: ApiKey, by: By, overlap: timedelta = OVERLAP, expires_at: da
     before the end of the overlap still does. Of two concurrent rotations, one is refused.
     """
     with changing():
+        stay(key.environment_id)
         # The first transaction locks the row until it commits; the second then sees the successor.
         ApiKey.objects.filter(pk=key.pk).update(label=F("label"))
         old = ApiKey.objects.select_related("environment", "successor").get(pk=key.pk)

@@ -25,7 +25,7 @@ from authz_project.models import EnvironmentPlace
 from authz_project.spaces import SEAL, UNSEAL, NotASpace, everywhere, place_of, space_named
 from facts.models import PAST, STORED
 from facts.table import KEY, delete_keys, fetch
-from policy.core.journal import MOVED
+from policy.core.journal import CLOSE, MOVED
 from policy.core.spaces import HOME, entered
 from policy.errors import AuthzError, NotFound, Unavailable
 from policy.models import DEFAULT_SLUG, Environment
@@ -197,6 +197,7 @@ class _Mover:
         """Have the old place refuse changes and keys. Changes that have begun are made before."""
         with entered(self.source), _unlimited():
             _run("UPDATE authz_environment SET follows = %s WHERE id = %s", [MOVED, self.id])
+            _run(CLOSE, [self.id])
             if not self.is_closed:
                 _run(SEAL, [self.id])
         self.is_closed = True

@@ -301,6 +301,19 @@ def refuse_copy(environment_id: int) -> None:
         raise Moved if row[0] == MOVED else IsCopy
 
 
+def stay(environment_id: int) -> None:
+    """Keep the environment in its space until this transaction ends, which changes its keys; raise like `refuse_copy`.
+
+    It takes no turn: a key is revoked at once, however long another change takes. A move waits for it (`CLOSE`).
+    """
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute(f"SELECT pg_advisory_xact_lock_shared({_KEYS_OF})", (environment_id,))
+    refuse_copy(environment_id)
+
+
+_KEYS_OF = "hashtext('authz keys'), %s::int"
+CLOSE = f"SELECT pg_advisory_xact_lock({_KEYS_OF})"  # waits for what changes keys; what comes later is refused
 MOVED = "moved"  # in place of a service that it follows: the environment lives in another space, or is about to
 
 

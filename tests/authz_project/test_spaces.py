@@ -16,7 +16,7 @@ from django.urls import reverse
 from prometheus_client import values
 from prometheus_client.registry import Collector
 
-from authz_project import metrics, moving, observers, spaces, system_checks
+from authz_project import keys, metrics, moving, observers, spaces, system_checks
 from authz_project.copies import copied
 from authz_project.environments import made
 from authz_project.keys import create_key, revoke_key
@@ -25,7 +25,7 @@ from authz_project.settings import database_from_url
 from facts.table import fetch
 from policy.core import journal
 from policy.core.spaces import HOME, _configs, close_others, current, entered
-from policy.errors import AuthzError
+from policy.errors import AuthzError, Moved
 from policy.models import Environment, PolicyDraft, PublishRequest
 from tests.conftest import Api, _empty
 from tests.faults.worlds import fact
@@ -390,6 +390,42 @@ def test_who_has_no_key_does_not_wait_for_a_move(home, monkeypatch):
     moving.move("acme", "two")
     assert statuses == [(401, 200), (401, 503)]
     assert api.get("/policy").status_code == 200
+
+
+@on_postgresql
+def test_a_key_that_is_revoked_during_a_move_stays_revoked(home, monkeypatch):
+    """The move waits for what has begun to change keys. Later, the old place refuses it."""
+    api = filled("one")
+    with entered("one"):
+        key, other = api.environment.api_keys.get(), create_key(api.environment)[0]
+    began, stay, close = threading.Event(), journal.stay, moving._Mover._close
+
+    def stays(environment_id: int) -> None:
+        stay(environment_id)
+        began.set()
+        time.sleep(0.5)
+
+    def revoke() -> None:
+        with entered("one"):
+            revoke_key(key)
+        close_others()
+        connections["default"].close()
+
+    def closing(self) -> None:
+        revoking.start()
+        assert began.wait(20)
+        close(self)
+        with entered("one"), pytest.raises(Moved):
+            revoke_key(other)
+
+    revoking = threading.Thread(target=revoke)
+    monkeypatch.setattr(keys, "stay", stays)
+    monkeypatch.setattr(moving._Mover, "_close", closing)
+    moving.move("acme", "two")
+    revoking.join()
+    assert api.get("/policy").status_code == 401
+    with entered("two"):
+        assert [each.revoked_at is not None for each in api.environment.api_keys.order_by("pk")] == [True, False]
 
 
 @on_postgresql
