@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -22,11 +22,11 @@ from django.db import DEFAULT_DB_ALIAS, Error, connection, connections, transact
 
 from authz_project.database import let_go_if_broken
 from authz_project.models import EnvironmentPlace
-from authz_project.spaces import SEAL, UNSEAL, NotASpace, everywhere, place_of, space_named
+from authz_project.spaces import SEAL, UNSEAL, NotASpace, in_each, place_of, space_named
 from facts.models import PAST, STORED
 from facts.table import KEY, delete_keys, fetch
 from policy.core.journal import CLOSE, MOVED
-from policy.core.spaces import HOME, entered
+from policy.core.spaces import HOME, current, entered
 from policy.errors import AuthzError, NotFound, Unavailable
 from policy.models import DEFAULT_SLUG, Environment
 
@@ -242,8 +242,10 @@ class _Mover:
 
     def _offset(self, place: str) -> int:
         with entered(place):
-            ((offset,),) = fetch('SELECT "offset" FROM authz_environment WHERE id = %s', [self.id])
-        return int(offset)
+            offsets = fetch('SELECT "offset" FROM authz_environment WHERE id = %s', [self.id])
+        if not offsets:
+            raise NotFound(f"Environment `{self.slug}` was deleted meanwhile.")
+        return int(offsets[0][0])
 
     def _copy_environment(self, offset: int, is_there: bool = False) -> None:
         """Copy the environment's row. Its offset in the target is that of the last revision copied."""
@@ -339,10 +341,16 @@ def finish_moves() -> None:
                 _finish(slug)
         except (Unavailable, AuthzError, Error) as reason:
             log.warning("the move of environment %s is not over: %s", slug, reason)
-    for here in everywhere():
-        for environment in Environment.objects.filter(follows=MOVED):
+    in_each(_remove_what_moved)
+
+
+def _remove_what_moved() -> None:
+    """Delete what is left here of environments that have moved away, unless a mover is about to."""
+    for environment in Environment.objects.filter(follows=MOVED):
+        with suppress(Unavailable), _alone(environment.slug):
             place = place_of(environment.slug)
-            if not place.is_moving and place.space != here:
+            is_left = Environment.objects.filter(pk=environment.pk, follows=MOVED).exists()
+            if is_left and not place.is_moving and place.space != current():
                 remove(environment.pk)
 
 
@@ -353,15 +361,20 @@ def _finish(slug: str) -> None:
     place_of(slug)
     if place.target:
         space_named(place.target)
-    mover = _Mover(slug, place.space, str(place.target), lambda step: None)
-    if mover.is_closed:
-        mover.move()
-        log.warning("completed the move of environment %s to %s", slug, shown(mover.target))
-        return
-    with entered(mover.target):
-        remove(mover.id)
+    target = str(place.target)
+    with entered(place.space):
+        is_there = Environment.objects.filter(slug=slug).exists()  # it may have been deleted meanwhile
+    if is_there:
+        mover = _Mover(slug, place.space, target, lambda step: None)
+        if mover.is_closed:
+            mover.move()
+            log.warning("completed the move of environment %s to %s", slug, shown(target))
+            return
+    with entered(target):
+        for begun in Environment.objects.filter(slug=slug, follows=MOVED):
+            remove(begun.pk)
     if place.space == HOME:
         place.delete()
     else:
         EnvironmentPlace.objects.filter(slug=slug).update(target=None)
-    log.warning("undid the move of environment %s to %s, which was interrupted", slug, shown(mover.target))
+    log.warning("undid the move of environment %s to %s, which was interrupted", slug, shown(target))

@@ -22,10 +22,11 @@ from authz_project.environments import made
 from authz_project.keys import create_key, revoke_key
 from authz_project.models import EnvironmentPlace, Space
 from authz_project.settings import database_from_url
+from facts import store
 from facts.table import fetch
 from policy.core import journal
 from policy.core.spaces import HOME, _configs, close_others, current, entered
-from policy.errors import AuthzError, Moved
+from policy.errors import AuthzError, Moved, NotFound
 from policy.models import Environment, PolicyDraft, PublishRequest
 from tests.conftest import Api, _empty
 from tests.faults.worlds import fact
@@ -291,6 +292,54 @@ def test_facts_that_were_forgotten_meanwhile_are_not_moved(home, monkeypatch):
     moving.move("acme", "two")
     assert docs(api, "ann") == ["late"]
     assert docs_as_of(api, "ann", 2) == ["late"] or docs_as_of(api, "ann", 2) == []
+
+
+@pytest.mark.parametrize("source", ["one", HOME])
+@on_postgresql
+def test_an_environment_that_is_deleted_during_its_move_is_gone(home, admin_user_of_home, monkeypatch, source):
+    """And other moves that were interrupted are ended."""
+    api = filled(source)
+    made("other")
+    EnvironmentPlace.objects.create(slug="other", space=HOME, target="one")
+    catch_up = moving._Mover._catch_up
+
+    def deleted(self) -> None:
+        with entered(source):
+            store.remove(self.id)
+            Environment.objects.get(pk=self.id).delete()
+        catch_up(self)
+
+    monkeypatch.setattr(moving, "IN_FLIGHT", 0)
+    monkeypatch.setattr(moving._Mover, "_catch_up", deleted)
+    with pytest.raises(NotFound, match="Environment `acme` was deleted meanwhile"):
+        moving.move("acme", "two")
+    moving.finish_moves()
+    assert where_is(api.environment.pk) == [] and not EnvironmentPlace.objects.exists()
+    with entered("two"):
+        assert fetch("SELECT COUNT(*) FROM authz_fact") == [(0,)]
+
+
+@on_postgresql
+def test_what_a_mover_is_deleting_is_left_to_it(home, monkeypatch):
+    """And a space that cannot be used keeps nothing from being deleted in others."""
+    filled("two")
+    Space.objects.create(name="lost", number=100, server="nowhere", is_ready=True)
+    remove, removed = moving.remove, []
+
+    def removing(environment_id: int) -> None:
+        if current() == "two" and not removed:
+            removed.append(environment_id)
+            moving.finish_moves()
+            assert Environment.objects.filter(pk=environment_id).exists()
+            raise OperationalError("the process died")
+        remove(environment_id)
+
+    monkeypatch.setattr(moving, "remove", removing)
+    with pytest.raises(OperationalError):
+        moving.move("acme", "one")
+    moving.finish_moves()
+    Space.objects.get(name="lost").delete()
+    assert where_is(*removed) == ["one"]
 
 
 @pytest.mark.parametrize("source", ["one", HOME])
