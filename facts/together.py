@@ -80,7 +80,9 @@ def _may_share(changes: Sequence[Change]) -> bool:
 def _apply_alone(caller: Caller, changes: Sequence[Change], request_id: str) -> Applied:
     with changing():
         who = confirm(caller)
-        return store.apply(who.environment_id, changes, By(who.author, request_id))
+        applied = store.apply(who.environment_id, changes, By(who.author, request_id))
+        confirm(who)  # again: it may have been revoked while this waited for its turn
+    return applied
 
 
 # ---- waiting -----------------------------------------------------------------------------------------------------

@@ -376,9 +376,14 @@ def unconfirmed_caller(request: Request) -> Caller:
 
 @contextmanager
 def writing(request: Request) -> Iterator[Caller]:
-    """Open a writing transaction, check the caller's key within it, and yield the caller."""
+    """Open a writing transaction, check the caller's key within it, and yield the caller.
+
+    The key is checked again at the end: it may have been revoked while the change waited for its turn.
+    """
     with changing():
-        yield confirm(unconfirmed_caller(request))
+        who = confirm(unconfirmed_caller(request))
+        yield who
+        confirm(who)
 
 
 def changed(message: str, offset: int) -> Response:

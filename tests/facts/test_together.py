@@ -15,7 +15,7 @@ from authz_project.keys import create_key, hash_of, revoke_key
 from authz_project.models import SCOPE_COLUMNS, ApiKey
 from facts import store, together
 from facts.store import Deletes, Inserts
-from facts.table import fact_table
+from facts.table import fact_table, fetch
 from facts.wire import Fact, exact_pattern, fact_from_json
 from policy.active import Caller, Scope, caller_of_hash
 from policy.core import journal
@@ -392,6 +392,32 @@ def test_a_key_that_is_revoked_or_narrowed_in_between_opens_nothing(api, warm, w
         pass
     assert codes(futures) == [code, 200, code]
     assert users(api) == ["ann"]
+
+
+@pytest.mark.parametrize("db", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("how", ["alone", "key", "policy"])
+def test_a_key_that_is_revoked_while_another_change_waits_opens_nothing(api, how):
+    """One that shares no transaction. On SQLite, nobody can revoke it meanwhile."""
+    expiring = [{"inserts": [role("ann") | {"expires_at": LATER}]}]
+    path, body = ("/policy", {"src": POLICY}) if how == "policy" else ("/batch", expiring)
+
+    def told_once():
+        try:
+            return api.post(path, body, **({"Idempotency-Key": "k"} if how == "key" else {}))
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(1) as pool:
+        with another_writer(api.environment.pk):
+            sending = pool.submit(told_once)
+            wait_for(_somebody_waits)
+            revoke_key(ApiKey.objects.get(environment=api.environment))
+        assert sending.result(30).status_code == 401
+    assert current_offset(api.environment.pk) == 1  # that of the other writer
+
+
+def _somebody_waits() -> bool:
+    return bool(fetch("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"))
 
 
 def test_a_key_that_is_revoked_in_between_deletes_nothing(api, warm):
