@@ -51,6 +51,8 @@ SMALL = {
     "api_key": OF_ENVIRONMENT,
 }
 LARGE = {STORED: OF_SIGNATURES, PAST: OF_SIGNATURES, "authz_revision": OF_ENVIRONMENT}
+# Rows whose ids tell in which order they were made: the target gives them new ones, before those of later rows.
+NUMBERED = {"authz_outbox_row"}
 # What is newer than a revision.
 NEWER = {STORED: "since > {after}", PAST: "until > {after}", "authz_revision": "number > {after}"}
 
@@ -286,10 +288,12 @@ class _Mover:
 
     def _copy(self, table: str, condition: str = "true") -> None:
         """Copy rows from the source to this space."""
-        names, into = _listed(_columns(table)), connection.cursor()
+        columns = [name for name in _columns(table) if name != "id" or table not in NUMBERED]
+        names, into = _listed(columns), connection.cursor()
         with entered(self.source):
             origin = connection.cursor()
-        rows = f"COPY (SELECT {names} FROM {table} WHERE {self._of(table)} AND {condition}) TO STDOUT"
+        order = " ORDER BY id" if table in NUMBERED else ""
+        rows = f"COPY (SELECT {names} FROM {table} WHERE {self._of(table)} AND {condition}{order}) TO STDOUT"
         with origin.copy(rows) as read, into.copy(f"COPY {table} ({names}) FROM STDIN") as write:
             for block in read:
                 write.write(block)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
+from random import randrange
 
 import orjson
 from django.db import transaction
@@ -220,9 +221,20 @@ def apply_once(environment_id: int, key: str, changes: Sequence[Change], by: By)
         OutboxState.objects.filter(pk=state.pk).update(turn=F("turn") + 1)  # the same key twice at once: one waits
         if OutboxRow.objects.filter(state=state, number=number, digest=digest).exists():
             return Applied(current_offset(environment_id))
-        made, _ = OutboxRow.objects.update_or_create(state=state, number=number, defaults={"digest": digest})
-        OutboxRow.objects.filter(state=state, pk__lte=made.pk - store.KEYS_KEPT).delete()
+        OutboxRow.objects.update_or_create(state=state, number=number, defaults={"digest": digest})
+        if randrange(_FORGOTTEN_EVERY) == 0:
+            _forget_keys(state)
         return store.apply(environment_id, late(changes), by)
+
+
+_FORGOTTEN_EVERY = 100  # batches, on average: finding what to forget takes longer than storing a key
+
+
+def _forget_keys(state: OutboxState) -> None:
+    """Forget all but the latest keys. The ids of rows of all environments and outboxes come from one sequence."""
+    ids = OutboxRow.objects.filter(state=state).order_by("-pk").values_list("pk", flat=True)
+    for newest in ids[store.KEYS_KEPT : store.KEYS_KEPT + 1]:
+        OutboxRow.objects.filter(state=state, pk__lte=newest).delete()
 
 
 # ---- rows of an outbox -> changes of facts, in id order, exactly once each ----------------------------------------

@@ -24,6 +24,7 @@ from authz_project.models import EnvironmentPlace, Space
 from authz_project.settings import database_from_url
 from facts import store
 from facts.table import fetch
+from localsql.sync import outbox
 from policy.core import journal
 from policy.core.spaces import HOME, _configs, close_others, current, entered
 from policy.errors import AuthzError, Moved, NotFound
@@ -93,7 +94,8 @@ def rows(environment_id: int) -> dict[str, list[tuple]]:
     """Return all rows of an environment in this thread's space."""
     found = {}
     for table, condition in {**moving.SMALL, **moving.LARGE, "authz_environment": "id = {id}"}.items():
-        names = ", ".join(sorted(f'"{name}"' for name in moving._columns(table)))
+        columns = {*moving._columns(table)} - ({"id"} if table in moving.NUMBERED else set())
+        names = ", ".join(sorted(f'"{name}"' for name in columns))
         found[table] = sorted(
             map(repr, fetch(f"SELECT {names} FROM {table} WHERE {condition.format(id=environment_id)}"))
         )
@@ -490,6 +492,26 @@ def test_writers_who_knew_the_old_place_go_on_at_the_new_one(home):
     moving.move("acme", "two")
     assert api.post("/policy", {"src": POLICY.format(mode="editor")}).status_code == 200
     assert docs(api, "dan") == []
+
+
+@on_postgresql
+def test_a_batch_that_was_applied_before_a_move_is_not_applied_again(home, monkeypatch):
+    """Whichever way it moved: the ids of a space are larger than those of the home database."""
+    monkeypatch.setattr(outbox, "_FORGOTTEN_EVERY", 1)
+    monkeypatch.setattr(store, "KEYS_KEPT", 2)
+    api = api_in(HOME, "acme")
+
+    def sent(key: str, **step: list[dict]) -> None:
+        assert api.post("/batch", [step], **{"Idempotency-Key": key}).status_code == 200
+
+    sent("one", inserts=[role("ann", "a")])
+    for space, before, key in (("one", "one", "two"), (HOME, "two", "three"), ("two", "three", "four")):
+        moving.move("acme", space)
+        sent(key, deletes=[role("ann", "a")])
+        sent(before, inserts=[role("ann", "a")])
+        assert docs(api, "ann") == []
+    sent("two", inserts=[role("ann", "a")])  # it has been forgotten
+    assert docs(api, "ann") == ["a"]
 
 
 @on_postgresql

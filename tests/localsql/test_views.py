@@ -17,6 +17,7 @@ from sqlglot import exp
 from facts import store
 from localsql.dialects import DIALECT_NAMES, DIALECTS
 from localsql.models import OutboxRow
+from localsql.sync import outbox
 from policy.models import Environment
 
 POLICY = """
@@ -356,6 +357,7 @@ def test_a_batch_with_a_key_is_applied_once(api, monkeypatch):
     assert sent("one", {"inserts": [ROLE]}) == first + 1  # not applied: the revision is that of now
     assert api.get("/facts").json() == []
     monkeypatch.setattr(store, "KEYS_KEPT", 2)
+    monkeypatch.setattr(outbox, "_FORGOTTEN_EVERY", 1)
     sent("three", {"inserts": [ROLE]})
     assert OutboxRow.objects.count() == 2
     assert sent("one", {"inserts": [ROLE]}) == first + 3
@@ -365,6 +367,24 @@ def test_a_batch_with_a_key_is_applied_once(api, monkeypatch):
     late = ROLE | {"expires_at": "2020-01-01T00:00:00Z"}
     sent("five", {"inserts": [late]})  # it waited too long: its fact has ended
     assert [each["predicate"] for each in api.get("/facts").json()] == ["is_auditor"]
+
+
+def test_keys_of_batches_are_counted_by_environment(new_api, monkeypatch):
+    """However many others have, a batch is not applied again."""
+    monkeypatch.setattr(store, "KEYS_KEPT", 2)
+    monkeypatch.setattr(outbox, "_FORGOTTEN_EVERY", 1)
+    mine, other = new_api(), new_api("other")
+
+    def sent(api, key, step):
+        assert api.post("/batch", [{step: [ROLE]}], **{"Idempotency-Key": key}).status_code == 200
+
+    sent(mine, "one", "inserts")
+    for number in range(3):
+        sent(other, f"{number}", "inserts")
+    sent(mine, "two", "deletes")
+    sent(mine, "one", "inserts")
+    assert mine.get("/facts").json() == []
+    assert OutboxRow.objects.count() == 4
 
 
 def test_a_dry_run_changes_nothing(api, new_api):
