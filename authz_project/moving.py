@@ -184,6 +184,7 @@ class _Mover:
             self._copy_environment(self._offset(self.source))
             for table in (*SMALL, *LARGE):
                 self._copy(table)
+            self._drop_users()
             _run(SEAL, [self.id])
 
     def _catch_up(self) -> None:
@@ -216,6 +217,7 @@ class _Mover:
                 self._delete(table)
             for table in SMALL:
                 self._copy(table)
+            self._drop_users()
             ours, theirs = self._counts(self.source), self._counts(self.target)
             for number in {number for number, _, _ in ours ^ theirs}:
                 for table in (STORED, PAST):
@@ -231,6 +233,14 @@ class _Mover:
             EnvironmentPlace.objects.filter(slug=self.slug).delete()
         else:
             EnvironmentPlace.objects.filter(slug=self.slug).update(space=self.target, target=None)
+
+    def _drop_users(self) -> None:
+        """At home, drop what refers to users who were deleted: rows in a space stay as they are."""
+        if self.target == HOME:
+            gone = "user_id NOT IN (SELECT id FROM auth_user)"
+            self._delete("authz_policy_draft", gone)
+            requests = self._of("authz_publish_request")
+            _run(f"UPDATE authz_publish_request SET user_id = NULL WHERE {requests} AND {gone}")
 
     # ---- rows ---------------------------------------------------------------------------------------------------
 

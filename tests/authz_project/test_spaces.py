@@ -28,7 +28,7 @@ from localsql.sync import outbox
 from policy.core import journal
 from policy.core.spaces import HOME, _configs, close_others, current, entered
 from policy.errors import AuthzError, Moved, NotFound
-from policy.models import Environment, PolicyDraft, PublishRequest
+from policy.models import Environment, PolicyDraft, PolicyVersion, PublishRequest
 from tests.conftest import Api, _empty
 from tests.faults.worlds import fact
 
@@ -492,6 +492,21 @@ def test_writers_who_knew_the_old_place_go_on_at_the_new_one(home):
     moving.move("acme", "two")
     assert api.post("/policy", {"src": POLICY.format(mode="editor")}).status_code == 200
     assert docs(api, "dan") == []
+
+
+@on_postgresql
+def test_what_users_left_in_a_space_moves_home_without_them(home, admin_user_of_home, django_user_model):
+    api = api_in("one", "acme")
+    ann, root = django_user_model.objects.create_user("ann"), admin_user_of_home
+    with entered("one"):
+        version = PolicyVersion.objects.get()
+        for user in (ann, root):
+            PolicyDraft.objects.create(user_id=user.pk, environment=api.environment, source="", stamp=1)
+            PublishRequest.objects.create(version=version, replaces=0, force=False, user_id=user.pk, author=str(user))
+    ann.delete()
+    moving.move("acme", HOME)
+    assert [each.user_id for each in PolicyDraft.objects.all()] == [root.pk]
+    assert {(each.author, each.user_id) for each in PublishRequest.objects.all()} == {("ann", None), ("root", root.pk)}
 
 
 @on_postgresql
