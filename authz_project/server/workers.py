@@ -30,7 +30,7 @@ from authz_project.server.listening import CLIENT, in_use
 from authz_project.spaces import directory
 from policy.core import journal
 from policy.core.journal import thread
-from policy.core.spaces import entered
+from policy.core.spaces import close_others, entered
 from policy.core.threads import note_shortage, start_thread, thread_pool
 from policy.errors import Unavailable
 
@@ -567,6 +567,7 @@ class FollowerRequests:
                 or draining.is_set()
             ]
         except (Error, Unavailable):  # their requests say what is wrong
+            close_others()  # one of them may be broken
             due = waiting
         with self._news:
             self._waiting = [each for each in self._waiting if each not in due]

@@ -21,11 +21,13 @@ from authz_project.copies import copied
 from authz_project.environments import made
 from authz_project.keys import create_key, revoke_key
 from authz_project.models import EnvironmentPlace, Space
+from authz_project.server import workers
 from authz_project.settings import database_from_url
 from facts import store
 from facts.table import fetch
 from localsql.sync import outbox
 from policy.core import journal
+from policy.core.journal import current_offset
 from policy.core.spaces import HOME, _configs, close_others, current, entered
 from policy.errors import AuthzError, Moved, NotFound
 from policy.models import Environment, PolicyDraft, PolicyVersion, PublishRequest
@@ -560,6 +562,26 @@ def test_checks_look_at_each_space(home, monkeypatch):
         transaction.set_rollback(True)
     assert [of for of, _ in found] == ["authz.E014", "authz.E015", "authz.W016", "authz.W017"]
     assert "lost" in found[0][1] and "Space one: 1 migration not applied" in found[1][1]
+
+
+@on_postgresql
+def test_followers_wait_again_after_a_connection_to_a_space_was_lost(home):
+    api = filled("one")
+    with entered("one"):
+        known = current_offset(api.environment.pk)
+    requests = workers.FollowerRequests(lambda *_: None)
+    waiting = workers._WaitingFollower(
+        {}, None, api.environment.pk, "one", known, workers._keys_of(api.environment.pk, "one"), time.monotonic() + 60
+    )
+    requests._waiting = [waiting]
+    assert requests._due() == []
+    with entered("one"), connection.cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid()")
+        (lost,) = cursor.fetchone()
+    fetch("SELECT pg_terminate_backend(%s)", [lost])
+    assert requests._due() == [waiting]  # its request says what is wrong, if it is still
+    requests._waiting = [waiting]
+    assert requests._due() == []
 
 
 # ---- commands and pages --------------------------------------------------------------------------------------------
