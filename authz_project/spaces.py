@@ -21,7 +21,7 @@ from django.db.models import Max, Model
 from django.db.models.signals import post_delete, post_save
 from django.dispatch import receiver
 
-from authz_project.database import is_pooled, let_go_if_broken
+from authz_project.database import is_pooled, let_go_if_broken, refresh_connection
 from authz_project.keys import TEST_SLUG, hash_of
 from authz_project.models import ApiKey, EnvironmentPlace, Space
 from policy.core.clock import SERVER, is_citus
@@ -258,6 +258,7 @@ def space_of_page(slug: str, before: str) -> str:
         return HOME
     try:
         with entered(space):
+            refresh_connection(let_go_if_broken())
             return space if Environment.objects.exists() else HOME
     except (Error, Unavailable):  # the page of spaces says why it cannot be used
         return HOME

@@ -728,6 +728,18 @@ def admin_user_of_home(db, new_api, django_user_model):
 
 
 @on_postgresql
+def test_pages_of_a_space_come_back_after_its_connection_was_lost(home, admin_user_of_home):
+    insert(api_in("one", "acme"), role("ann", "a"))
+    client = Client()
+    client.force_login(admin_user_of_home)
+    with entered("one"):
+        ((lost,),) = fetch("SELECT pg_backend_pid()")
+    fetch("SELECT pg_terminate_backend(%s)", [lost])
+    pages = [client.get("/admin/?environment=acme").content.decode() for _ in range(2)]
+    assert "has_role(User, String, Doc)" in pages[1]
+
+
+@on_postgresql
 def test_test_environments_have_the_space_that_is_for_them(home, settings):
     settings.DEV_SERVER = True
     spaces.create("test")
