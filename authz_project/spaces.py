@@ -306,7 +306,7 @@ def create(name: str, server: str = "") -> Space:
     _make_schema(space)
     with entered(name):
         call_command("migrate", verbosity=0)
-        _prepare(space)
+        prepare(name)
         if is_citus():
             _run("SELECT citus_schema_distribute(%s::regnamespace)", [name])
     Space.objects.filter(pk=name).update(is_ready=True)
@@ -376,12 +376,15 @@ def _make_schema(space: Space) -> None:
         raise NotASpace(f"Schema `{space}` exists and has tables of something else. Choose another name.")
 
 
-def _prepare(space: Space) -> None:
-    """Give the tables their block of ids, and remove references to users, who are in the home database."""
-    first = FIRST + (space.number - 1) * BLOCK
+def prepare(name: str) -> None:
+    """Give new tables their block of ids, and remove references to users, who are in the home database."""
+    with entered(HOME):
+        first = FIRST + (Space.objects.get(pk=name).number - 1) * BLOCK
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT sequencename FROM pg_sequences WHERE schemaname = current_schema() AND max_value >= %s", [FIRST]
+            "SELECT sequencename FROM pg_sequences"
+            " WHERE schemaname = current_schema() AND max_value >= %s AND min_value < %s",
+            [FIRST, FIRST],
         )
         for (sequence,) in cursor.fetchall():
             last = first + BLOCK - 1

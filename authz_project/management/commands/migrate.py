@@ -12,6 +12,7 @@ from django.db.migrations.recorder import MigrationRecorder
 
 from authz_project.database import state_of_database
 from authz_project.secret_key import prepare_folder
+from authz_project.spaces import prepare
 from policy.core.spaces import current, everywhere
 from policy.errors import Unavailable
 
@@ -44,6 +45,7 @@ class Command(migrate.Command):
             for space in everywhere() if has_spaces and alias == DEFAULT_DB_ALIAS and not current() else ():
                 if space and not state_of_database().is_current:
                     super().handle(*args, **options)
+                    prepare(space)
         except Unavailable as reason:
             raise CommandError(reason.message) from None
 
