@@ -30,7 +30,7 @@ from authz_project.server.listening import CLIENT, in_use
 from authz_project.spaces import directory
 from policy.core import journal
 from policy.core.journal import thread
-from policy.core.spaces import close_others, entered
+from policy.core.spaces import close_others, current, entered
 from policy.core.threads import note_shortage, start_thread, thread_pool
 from policy.errors import Unavailable
 
@@ -336,7 +336,7 @@ class ChangeThreads:
 
     def hand_on(self) -> None:
         """From now on, have this thread submit what needs a connection to a making thread, and wait for the result."""
-        thread.hand_on = lambda change: self._making.submit(_made, change).result()
+        thread.hand_on = lambda change: self._making.submit(_made, change, current()).result()
 
 
 def _start_all(pool: ThreadPoolExecutor, threads: int) -> None:
@@ -374,16 +374,18 @@ def handed(pool: ThreadPoolExecutor, work: Callable[..., None], *arguments: obje
 def done(work: Callable[..., None], *arguments: object) -> None:
     run_logged(work, arguments)
     with suppress(Error):  # looking up an API key opens a connection
+        close_others()
         connections[DEFAULT_DB_ALIAS].close()
 
 
-def _made(change: Callable[[], Any]) -> Any:
-    let_go_if_broken()
-    refresh_connection()
-    try:
-        return change()
-    finally:
+def _made(change: Callable[[], Any], space: str) -> Any:
+    with entered(space):
         let_go_if_broken()
+        refresh_connection()
+        try:
+            return change()
+        finally:
+            let_go_if_broken()
 
 
 # ---- waiting ------------------------------------------------------------------------------------------------------

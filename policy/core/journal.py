@@ -522,7 +522,7 @@ T = TypeVar("T")
 
 
 class _ThreadLimits(threading.local):
-    hand_on: Callable[[Callable[[], Any]], Any] | None = None  # set in threads without a connection
+    hand_on: Callable[[Callable[[], Any]], Any] | None = None  # set in threads without a connection; to the same space
     give_up: Callable[[], None] | None = None  # set in threads that hold a slot
 
 
@@ -533,8 +533,6 @@ def run_with_connection(change: Callable[[], T]) -> T:
     """Run the change on this thread, or on one with a connection; return what it returns, raise what it raises."""
     if thread.hand_on is None:
         return change()
-    if spaces.here.name:
-        change = spaces.carried(change)
     return thread.hand_on(spans.carried(change) if spans.is_on else change)
 
 

@@ -8,9 +8,9 @@ caches by id is true in any space. `authz_project.spaces` says which environment
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -22,8 +22,6 @@ from policy.errors import Unavailable
 
 HOME = ""  # the name of the home database
 MOST = 4  # spaces that a thread stays connected to, besides the one that it works in
-
-T = TypeVar("T")
 
 _configs: dict[str, Mapping[str, Any]] = {}  # Django's settings of the spaces' databases, by name
 
@@ -86,17 +84,6 @@ def _keep(name: str, mine: BaseDatabaseWrapper) -> None:
         oldest = next((each for each in others if each != HOME and not others[each].in_atomic_block), None)
         if oldest is not None:
             others.pop(oldest).close()
-
-
-def carried(do: Callable[[], T]) -> Callable[[], T]:
-    """Return a function that does the same in this thread's space, whichever thread calls it."""
-    name = here.name
-
-    def done() -> T:
-        with entered(name):
-            return do()
-
-    return done if name else do
 
 
 def close_others() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import orjson
 import pytest
@@ -31,7 +33,7 @@ from facts.table import execute, fetch
 from localsql.sync import outbox
 from policy.core import journal
 from policy.core.journal import current_offset
-from policy.core.spaces import HOME, _configs, close_others, current, entered
+from policy.core.spaces import HOME, _configs, close_others, current, entered, here
 from policy.errors import AuthzError, Moved, NotFound
 from policy.models import Environment, PolicyDraft, PolicyVersion, PublishRequest
 from tests.conftest import Api, _empty
@@ -587,6 +589,50 @@ def test_checks_look_at_each_space(home, monkeypatch):
         transaction.set_rollback(True)
     assert [of for of, _ in found] == ["authz.E014", "authz.E015", "authz.W016", "authz.W017"]
     assert "lost" in found[0][1] and "Space one: 1 migration not applied" in found[1][1]
+
+
+@on_postgresql
+def test_changes_are_made_again_after_a_connection_to_a_space_was_lost(home):
+    """By threads that make changes for others, and not only in the home database."""
+    api = filled("one")
+    changes = workers.ChangeThreads(2, 1)
+    answers: list[object] = []
+
+    def in_space(change: Callable[[], object]) -> object:
+        done = threading.Event()
+
+        def work() -> None:
+            try:
+                with entered("one"):
+                    answers.append(journal.run_with_connection(change))
+            except OperationalError as error:
+                answers.append(error)
+
+        changes.do(lambda: (work(), done.set()))
+        assert done.wait(20)
+        return answers.pop()
+
+    offset = partial(current_offset, api.environment.pk)
+    known = in_space(offset)
+    lost = in_space(lambda: fetch("SELECT pg_backend_pid()")[0][0])
+    fetch("SELECT pg_terminate_backend(%s)", [lost])
+    assert isinstance(in_space(offset), OperationalError)
+    assert in_space(offset) == known
+
+
+@on_postgresql
+def test_threads_that_wait_for_others_keep_no_connection_to_a_space(home):
+    kept: list[object] = []
+
+    def work() -> None:
+        with entered("one"):
+            fetch("SELECT 1")
+        kept.append(here.others["one"])
+
+    thread = threading.Thread(target=workers.done, args=(work,))
+    thread.start()
+    thread.join()
+    assert [each.connection for each in kept] == [None]
 
 
 @on_postgresql
