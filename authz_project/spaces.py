@@ -427,6 +427,9 @@ def create_environment(slug: str, name: str, made: Callable[[str], Environment])
 def drop(name: str) -> None:
     """Delete the space with its schema, if it has no environments but those of tests."""
     space = space_named(name)
+    moving = EnvironmentPlace.objects.filter(target=name).values_list("slug", flat=True).first()
+    if moving is not None:
+        raise NotASpace(f"Environment `{moving}` is being moved to space `{name}`. Wait for the end of the move.")
     with entered(name):
         slugs = [slug for slug in Environment.objects.values_list("slug", flat=True) if not TEST_SLUG.fullmatch(slug)]
         if slugs:

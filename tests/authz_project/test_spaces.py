@@ -718,6 +718,20 @@ def test_what_cannot_be_done_says_why(home, new_api, words, message):
 
 
 @on_postgresql
+def test_a_space_is_not_dropped_while_an_environment_is_moved_there(home, monkeypatch):
+    """Its rows are copied in a transaction, of which nobody else sees anything."""
+    api = filled("one")
+    monkeypatch.setattr(moving._Mover, "_copy_all", after(refused_to_drop, moving._Mover._copy_all))
+    moving.move("acme", "two")
+    assert where_is(api.environment.pk) == ["two"]
+
+
+def refused_to_drop() -> None:
+    with pytest.raises(AuthzError, match="Environment `acme` is being moved to space `two`"):
+        spaces.drop("two")
+
+
+@on_postgresql
 def test_an_environment_has_one_place(home):
     api_in("one", "acme")
     with pytest.raises(AuthzError, match="already exists"):
