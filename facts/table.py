@@ -258,8 +258,11 @@ class SqliteTable:
     def expect_many(self) -> Iterator[None]:
         """Enlarge the page cache, so that a page that changes often is not written to disk each time."""
         execute("PRAGMA cache_size = -131072")
-        yield
-        execute("PRAGMA cache_size = -2000")  # the default: pages beyond it are freed after the commit
+        try:
+            yield
+        finally:
+            # The default: pages beyond it are freed after the commit. Django runs nothing in a transaction that failed.
+            connection.connection.execute("PRAGMA cache_size = -2000")
 
 
 # For PostgreSQL: rows as one JSON value, which takes the driver and the server less time than an array for each column.

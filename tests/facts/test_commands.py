@@ -4,6 +4,7 @@ import gc
 import io
 import os
 import sys
+from contextlib import suppress
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -11,7 +12,7 @@ from django.db import connection
 
 from facts import loading, read, store
 from facts.store import Inserts
-from facts.table import fact_table
+from facts.table import fact_table, fetch
 from facts.wire import WRITERS, Fact, fact_from_text
 from policy.publishing import publish
 from policy.values import Value
@@ -92,6 +93,16 @@ def test_a_load_leaves_the_garbage_collector_on(environment, tmp_path):
     usual_turn = sys.getswitchinterval()
     run("load_facts", str(tmp_path / "facts.jsonl"))
     assert gc.isenabled() and sys.getswitchinterval() == usual_turn
+
+
+@pytest.mark.parametrize("db", ["sqlite"], indirect=True)
+def test_a_load_leaves_the_page_cache_as_small_as_it_was(environment):
+    """Whether it stores anything or not: servers load files, too, and go on with the connection."""
+    before = fetch("PRAGMA cache_size")
+    for line in (fact_from_text("has_role(User:ann, \"owner\", Organization:acme)"), 1):
+        with suppress(loading.LinesRejected):
+            loading.load(environment.pk, [(1, line)])
+        assert fetch("PRAGMA cache_size") == before
 
 
 def test_an_odd_quote_in_csv_is_a_bad_line(environment, tmp_path):
