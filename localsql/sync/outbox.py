@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
-from random import randrange
+from secrets import randbelow
 
 import orjson
 from django.db import transaction
@@ -222,7 +222,7 @@ def apply_once(environment_id: int, key: str, changes: Sequence[Change], by: By)
         if OutboxRow.objects.filter(state=state, number=number, digest=digest).exists():
             return Applied(current_offset(environment_id))
         OutboxRow.objects.update_or_create(state=state, number=number, defaults={"digest": digest})
-        if randrange(_FORGOTTEN_EVERY) == 0:
+        if randbelow(_FORGOTTEN_EVERY) == 0:
             _forget_keys(state)
         return store.apply(environment_id, late(changes), by)
 

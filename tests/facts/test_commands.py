@@ -99,7 +99,7 @@ def test_a_load_leaves_the_garbage_collector_on(environment, tmp_path):
 def test_a_load_leaves_the_page_cache_as_small_as_it_was(environment):
     """Whether it stores anything or not: servers load files, too, and go on with the connection."""
     before = fetch("PRAGMA cache_size")
-    for line in (fact_from_text("has_role(User:ann, \"owner\", Organization:acme)"), 1):
+    for line in (fact_from_text('has_role(User:ann, "owner", Organization:acme)'), 1):
         with suppress(loading.LinesRejected):
             loading.load(environment.pk, [(1, line)])
         assert fetch("PRAGMA cache_size") == before
