@@ -82,12 +82,7 @@ def compiled(
     compiler = query.get_compiler(connection=connection)
     sql, params = compiler.as_sql(with_col_aliases=True)
     select = compiler.select
-    kinds = [_column(text, entry[0], connection, compiler.query) for entry in select]
-    for other in query.combined_queries:
-        inner = other.get_compiler(connection=connection)
-        inner.as_sql()
-        if [_column(text, entry[0], connection, inner.query)[0] for entry in inner.select] != [k for k, _ in kinds]:
-            raise BindingRejected(text, "the querysets that it combines have columns of different types")
+    kinds = _columns(text, compiler, connection)
     numbered = [f"col{index}" for index in range(1, len(select) + 1)]
     names = numbered if query.combinator else [alias or name for name, (*_, alias) in zip(numbered, select)]
     if query.combinator:
@@ -156,13 +151,27 @@ def outer_column(expression: Any, compiler: SQLCompiler, sql: str, kind: IdKind)
     return OuterColumn(sql, kind, table.table_name, name, expression.alias)
 
 
+def _columns(text: str, compiler: SQLCompiler, connection: BaseDatabaseWrapper) -> list[tuple[IdKind, bool]]:
+    """Return what the columns of compiled SQL hold, and whether they may be NULL in any query that it combines."""
+    found = [_column(text, expression, connection, compiler.query) for expression, *_ in compiler.select]
+    for query in compiler.query.combined_queries:
+        inner = query.get_compiler(connection=connection)
+        inner.as_sql()
+        others = _columns(text, inner, connection)
+        if [kind for kind, _ in others] != [kind for kind, _ in found]:
+            raise BindingRejected(text, "the querysets that it combines have columns of different types")
+        found = [(kind, one or another) for (kind, one), (_, another) in zip(found, others)]
+    return found
+
+
 def _column(text: str, expression: Any, connection: BaseDatabaseWrapper, query: Any) -> tuple[IdKind, bool]:
     """Return what a column holds, and whether it may be NULL."""
     field = expression.output_field
     kind = kind_of(field, connection, isinstance(expression, Col))
     if kind is None:
         raise BindingRejected(text, f"a {type(field).__name__} cannot be compared exactly; select a text or a number")
-    is_sure = isinstance(expression, Col) and not field.null and expression.alias in query.alias_map
+    # The output field of a foreign key is the key that it refers to, which is never NULL; the column's own is `target`.
+    is_sure = isinstance(expression, Col) and not expression.target.null and expression.alias in query.alias_map
     join = query.alias_map.get(expression.alias) if is_sure else None
     return kind, not is_sure or getattr(join, "join_type", None) == LOUTER
 

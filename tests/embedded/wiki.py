@@ -303,6 +303,24 @@ class Querysets(World, TestCase):
         assert sorted(folder.name for folder in Folder.objects.exclude(may)[:5]) == ["other", "top"]
         assert {folder.may for folder in Folder.objects.annotate(may=may)} == {True, False}
 
+    def test_a_foreign_key_without_a_value_is_no_fact(self):
+        self.policy("""
+            actor User {}
+            resource Folder { permissions = ["read", "edit", "move"]; relations = { parent: Folder }; }
+            has_permission(_: User, "read", f: Folder) if has_relation(f, "parent", _);
+            has_permission(_: User, "edit", f: Folder) if not has_relation(f, "parent", _);
+            has_permission(_: User, "move", f: Folder) if is_inside(f, _);
+        """)
+        bindings, inside = list(registry.bindings), Folder.objects.filter(name="other").values_list("pk", "project_id")
+        bind("is_inside(Folder:_, Folder:_)", inside.union(Folder.objects.values_list("pk", "parent_id")))
+        try:
+            for action, names in (("read", ["inner"]), ("edit", ["other", "top"]), ("move", ["inner", "other"])):
+                folders = Folder.objects.filter(permitted(self.ann, action, Folder)).order_by("name")
+                assert [folder.name for folder in folders] == names
+                assert [f.name for f in Folder.objects.order_by("name") if authorize(self.ann, action, f)] == names
+        finally:
+            registry.bindings[:], registry.version = bindings, registry.version + 1
+
     def test_ids_that_no_row_has(self):
         facts.insert(("has_role", self.ann, "viewer", ("Document", "no number")))
         assert self.titles(Document.objects.filter(self.may)) == self.readable
