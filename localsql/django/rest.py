@@ -27,12 +27,15 @@ def wanted(view: Any, *names: str | None) -> Wanted | None:
 
 
 class Permitted(BasePermission):
-    """Lets requests pass whose action the policy allows on the object. A request for none of the actions is denied."""
+    """Lets requests pass whose action the policy allows on the object. A request for none of the actions is denied.
+
+    A request that creates an object needs a tuple: there is no object yet that its action could be about.
+    """
 
     def has_permission(self, request: Request, view: Any) -> bool:
         found = wanted(view, getattr(view, "action", None), request.method)
         if not isinstance(found, tuple):
-            return found is not None
+            return found is not None and not _creates(request, view)
         action, model, name = found
         resource = model._default_manager.filter(pk=_key(model, request.data.get(name))).first()
         return resource is not None and authz.authorize(request.user, action, resource)
@@ -50,6 +53,16 @@ class PermittedFilter(BaseFilterBackend):
         if not isinstance(action, str):
             return queryset.none()
         return queryset.filter(authz.permitted(request.user, action, queryset.model))
+
+
+def _creates(request: Request, view: Any) -> bool:
+    """Return whether the request creates an object: its address names none, so nobody would check the action on one."""
+    action = getattr(view, "action", None)
+    if action is not None:
+        return bool(action == "create")
+    key = getattr(view, "lookup_url_kwarg", None) or getattr(view, "lookup_field", None)
+    names_one = key in view.kwargs if key else bool(view.kwargs)
+    return request.method == "POST" and not names_one
 
 
 def _key(model: type[Model], raw: object) -> Any:

@@ -29,12 +29,17 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from django.views.generic import View
 from documents.models import Comment, Document, Folder, Membership, Organization, Project, Team
+from documents.views import DocumentSerializer
+from rest_framework.generics import CreateAPIView
+from rest_framework.test import APIRequestFactory, force_authenticate
+from rest_framework.viewsets import ModelViewSet
 
 import localsql
 from checks.asking import conditions
 from facts.models import Signature
 from localsql.django import (
     PermissionBackend,
+    Permitted,
     actions,
     asking,
     authorize,
@@ -514,6 +519,20 @@ class Projects(World, TestCase):
         for folder, status in ((self.inner.pk, 201), (self.other.pk, 403), (4711, 403), ("x", 403)):
             made = {"title": "made", "text": "x", "folder": folder}
             assert self.client.post("/api/documents/", made).status_code == status
+
+    def test_rest_framework_creates_nothing_without_another_object(self):
+        """An action that is no tuple is about the object, which is not there yet."""
+
+        class Creating(CreateAPIView):
+            queryset, serializer_class, permission_classes = Document.objects.all(), DocumentSerializer, [Permitted]
+            authentication_classes, permitted_actions = [], {"POST": "edit", "create": "edit"}
+
+        data = {"title": "made", "text": "x", "folder": self.inner.pk}
+        request = APIRequestFactory().post("/", data)
+        for view in (Creating.as_view(), type("V", (Creating, ModelViewSet), {}).as_view({"post": "create"})):
+            force_authenticate(request, self.ann)
+            assert view(request).status_code == 403
+        assert not Document.objects.filter(title="made").exists()
 
     def test_the_admin(self):
         self.ben.is_staff = True
