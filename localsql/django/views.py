@@ -98,6 +98,12 @@ class PermittedAdmin:
             return False
         return obj is None or authz.authorize(request.user, self.permitted_actions[word], obj)
 
+    def save_form(self, request: HttpRequest, form: Any, change: bool) -> Any:
+        """Refuse to change what may only be seen: Django asks only once for all that `list_editable` changes."""
+        if change and not self.has_change_permission(request, form.instance):
+            raise PermissionDenied
+        return super().save_form(request, form, change)  # type: ignore[misc]
+
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
         """Refuse the bulk action unless each object may be deleted."""
         action = self.permitted_actions["delete"]

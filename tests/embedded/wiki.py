@@ -15,6 +15,7 @@ from urllib.parse import urljoin
 import yaml
 from django.apps import apps
 from django.conf import settings
+from django.contrib import admin
 from django.contrib.auth.models import AnonymousUser, Permission, User
 from django.core.checks import run_checks
 from django.core.exceptions import PermissionDenied
@@ -549,6 +550,18 @@ class Projects(World, TestCase):
         chosen = {"action": "delete_selected", "_selected_action": [self.plan.pk, self.news.pk], "post": "yes"}
         self.client.post("/admin/documents/document/", chosen)
         assert Document.objects.filter(pk__in=[self.plan.pk, self.news.pk]).count() == 2
+
+    @patch.object(admin.site._registry[Document], "list_editable", ["public"])
+    def test_the_admin_edits_lists(self):
+        self.ben.is_staff = True
+        self.ben.save()
+        facts.insert(("has_role", self.ben, "editor", self.inner), ("has_role", self.ben, "viewer", self.other))
+        self.client.force_login(self.ben)
+        for document, status in ((self.secret, 403), (self.plan, 302)):
+            form = {"form-TOTAL_FORMS": 1, "form-INITIAL_FORMS": 1, "form-0-id": document.pk, "form-0-public": "on"}
+            changed = self.client.post("/admin/documents/document/", {**form, "_save": "Save"})
+            assert changed.status_code == status
+            assert Document.objects.get(pk=document.pk).public == (status == 302)
 
     def test_assertions_say_why(self):
         self.assert_allowed(self.ann, "edit", self.plan)
