@@ -7,6 +7,7 @@ from functools import wraps
 from inspect import iscoroutinefunction
 from typing import Any
 
+from asgiref.sync import sync_to_async
 from django.contrib.auth.backends import BaseBackend
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
@@ -66,6 +67,9 @@ class PermissionBackend(BaseBackend):
             return False
         word = codename.removesuffix(f"_{obj._meta.model_name}")
         return authz.authorize(user_obj, settings.PERMISSIONS.get(word, word), obj)
+
+    async def ahas_perm(self, user_obj: Any, perm: str, obj: Any = None) -> bool:
+        return await sync_to_async(self.has_perm)(user_obj, perm, obj)
 
 
 # ---- the admin ----------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from unittest.mock import patch
 from urllib.parse import urljoin
 
 import yaml
+from asgiref.sync import async_to_sync
 from django.apps import apps
 from django.conf import settings
 from django.contrib import admin
@@ -502,6 +503,11 @@ class Projects(World, TestCase):
             assert self.ann.has_perm("documents.change_document", self.plan)
         self.ann.is_active = False
         assert not PermissionBackend().has_perm(self.ann, "documents.edit_document", self.plan)
+
+    def test_permissions_in_asynchronous_code(self):
+        has_perm = async_to_sync(self.ann.ahas_perm)
+        assert has_perm("documents.edit_document", self.plan)
+        assert not has_perm("documents.edit_document", self.old) and not has_perm("documents.edit_document")
 
     def test_the_template_tag(self):
         template = Template('{% load authz %}{% may user "edit" document as ok %}{{ ok }}')
