@@ -19,7 +19,7 @@ from django.utils.module_loading import import_string
 from policy import rules
 from policy.core.clock import is_to_come, timeline
 from policy.core.memory import Recent
-from policy.errors import KeyRefused, ScopeMissing
+from policy.errors import KeyRefused, NotFound, ScopeMissing
 from policy.language.source import PolicyRejected, Source
 from policy.models import PolicyVersion
 from policy.rules.program import Program
@@ -233,12 +233,17 @@ class Versions:
 versions = Versions()
 
 
+NO_VERSION = "the policy version no longer exists"  # its transaction was rolled back, after a question had seen it
+
+
 def _compiled(version_id: int) -> Program:
     with _compiling[version_id % len(_compiling)]:
         program = _programs.get(version_id)
         if program is None:
             history = _history
-            version = PolicyVersion.objects.only("source", "filename", "number").get(pk=version_id)
+            version = PolicyVersion.objects.only("source", "filename", "number").filter(pk=version_id).first()
+            if version is None:
+                raise NotFound(NO_VERSION)
             try:
                 program = rules.compile_source(Source(version.source, version.filename or ""))
             except PolicyRejected as reason:

@@ -43,10 +43,10 @@ from checks.explain.cases import Cases
 from facts.accept import ALL_USED, Unused, brought
 from facts.numbering import NUMBERLESS, Numbered, Numbering, numbers_as_of
 from facts.wire import Fact, by_signature
-from policy.active import NOTHING_SEEN, Seen, versions
+from policy.active import NO_VERSION, NOTHING_SEEN, Seen, versions
 from policy.core.clock import timeline
 from policy.core.config import settings
-from policy.errors import AuthzError
+from policy.errors import AuthzError, NotFound
 from policy.models import PolicyVersion
 from policy.moments import Moment, check_known, seen_since
 from policy.rules.program import Atom, Program, Signature, Types
@@ -142,7 +142,9 @@ def cases_of(policy: AskedPolicy) -> Cases:
 def _cases_of(policy: AskedPolicy) -> Cases:
     if isinstance(policy, frozenset):
         return Cases(program_of(policy), rules_of(policy))
-    number = PolicyVersion.objects.values_list("number", flat=True).get(pk=policy)
+    number = PolicyVersion.objects.values_list("number", flat=True).filter(pk=policy).first()
+    if number is None:
+        raise NotFound(NO_VERSION)
     return Cases(program_of(policy), rules_of(policy), number)
 
 

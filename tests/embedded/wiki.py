@@ -57,6 +57,7 @@ from localsql.django import (
 from localsql.django.bindings import registry
 from localsql.django.project import findings, migrated
 from localsql.django.testing import Authorized
+from policy import active
 from policy.errors import AuthzError
 from policy.models import Environment, PolicyVersion
 
@@ -433,6 +434,15 @@ class Policies(World, TestCase):
                 assert Document.objects.filter(permitted(self.ann, name, Document)).count() == 4
                 raise ZeroDivisionError
         assert actions(self.ann, self.plan) == {"read", "edit"}
+
+    def test_explanations_after_one_that_is_rolled_back(self):
+        for ask in (authorize, lambda *asked: explain(*asked).allowed):
+            with self.assertRaises(ZeroDivisionError), transaction.atomic():
+                self.policy("actor User {} resource Document {}")
+                assert not authorize(self.ann, "edit", self.plan)
+                raise ZeroDivisionError
+            active._programs.clear()  # as those that are not used lately
+            assert ask(self.ann, "edit", self.plan)
 
     def test_migrate_publishes_a_changed_file(self):
         version = PolicyVersion.objects.count()
