@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
 
 from django.core.checks import CheckMessage, Error, Warning
 from django.core.management.base import CommandError
@@ -14,7 +13,7 @@ from django.db import DEFAULT_DB_ALIAS, connections
 from facts.accept import unaccepted_of
 from localsql.binding_keys import key_from_text
 from localsql.django.bindings import registry
-from localsql.django.tables import kind_of, table_of
+from localsql.django.tables import id_field, kind_of, table_of
 from policy.core.config import settings
 from policy.core.journal import By
 from policy.errors import AuthzError
@@ -89,8 +88,7 @@ def findings_of_bindings(program: Program | None) -> Iterator[CheckMessage]:
             near = get_close_matches(known.name, sorted(program.types), 1)
             hint = f"Did you mean `{near[0]}`?" if near else "Declare it, or remove type_of."
             yield Warning(f"{model._meta.label}: the policy has no type `{known.name}`", hint=hint, id="authz.W105")
-        ids: Any = model._meta.pk if known.column == "pk" else model._meta.get_field(known.column)
-        if kind_of(ids, connection) is None:
+        if kind_of(id_field(model, known.column), connection) is None:
             yield Error(
                 f"{model._meta.label}: its ids cannot be compared exactly", hint="Use another column.", id="authz.E106"
             )

@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib.auth import get_user_model
-from django.core.exceptions import FullResultSet
+from django.core.exceptions import FullResultSet, ValidationError
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Field, Model, QuerySet, UUIDField
@@ -204,7 +204,9 @@ def value_of(thing: object) -> Value:
         key = getattr(thing, known.column)
         if key is None:
             raise ValueError(f"this {known.name} is not saved, so it has no id; save it first")
-        return Value(known.name, str(key)) if type(key) is int else _checked(known.name, id_text(key))
+        if type(key) is int:
+            return Value(known.name, str(key))
+        return _checked(known.name, id_text(_as_stored(thing, known.column, key)))
     match thing:
         case Value(type_name, text):
             return _checked(type_name, text)
@@ -221,11 +223,25 @@ def value_of(thing: object) -> Value:
     raise TypeError(f"{thing!r} is not a value; pass a model's object, a pair (type, id), a text, a number or a bool")
 
 
+def _as_stored(thing: Model, column: str, key: object) -> object:
+    """Return the key as the database has it: an object keeps what it was made with, such as the text of a UUID."""
+    try:
+        return id_field(thing.__class__, column).get_prep_value(key)
+    except ValidationError as reason:
+        raise ValueError(f"{key!r} is not an id: {' '.join(reason.messages)}") from None
+
+
+def id_field(model: type[Model], column: str) -> Any:
+    return model._meta.pk if column == "pk" else model._meta.get_field(column)
+
+
 def id_text(key: object) -> str:
     match key:
         case bool():
             return str(key).lower()
-        case str() | int() | UUID():
+        case str():
+            return str.__str__(key)  # of a member of an Enum, its value
+        case int() | UUID():
             return str(key)
     raise TypeError(f"{key!r} is not an id; use a text, a whole number or a UUID")
 

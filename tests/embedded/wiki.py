@@ -23,11 +23,11 @@ from django.core.exceptions import PermissionDenied
 from django.core.management import CommandError, call_command
 from django.db import DataError, NotSupportedError, OperationalError, connection, transaction
 from django.db.migrations.recorder import MigrationRecorder
-from django.db.models import Case, Count, Exists, OuterRef, Prefetch, Q, Value, When
+from django.db.models import Case, Count, Exists, Model, OuterRef, Prefetch, Q, UUIDField, Value, When
 from django.http import HttpResponse
 from django.template import Context, Template
 from django.test import RequestFactory, TestCase, TransactionTestCase, override_settings
-from django.test.utils import CaptureQueriesContext
+from django.test.utils import CaptureQueriesContext, isolate_apps
 from django.utils import timezone
 from django.views.generic import View
 from documents.models import Comment, Document, Folder, Membership, Organization, Project, Team
@@ -56,6 +56,7 @@ from localsql.django import (
 )
 from localsql.django.bindings import registry
 from localsql.django.project import findings, migrated
+from localsql.django.tables import value_of
 from localsql.django.testing import Authorized
 from policy import active
 from policy.errors import AuthzError
@@ -131,6 +132,29 @@ class Checks(World, TestCase):
         assert authorize(("User", self.ann.pk), "edit", ("Document", self.plan.pk))
         if not settings.AUTHZ.get("URL"):  # a server refuses it: as a number, it is the same
             assert not authorize(("User", f"0{self.ann.pk}"), "edit", self.plan)
+
+    def test_an_object_has_the_id_that_the_database_has(self):
+        """It may have been made with another spelling, with which facts would not be found."""
+        self.policy("""
+            actor User {} resource Document { permissions = ["edit"]; }
+            has_permission(_: User, "edit", d: Document) if not is_archived(d);
+        """)
+        old, plan = (Document(pk=f"0{document.pk}") for document in (self.old, self.plan))
+        assert authorize(self.ann, "edit", plan) and not authorize(self.ann, "edit", old)
+        with isolate_apps("documents"):
+
+            class Ticket(Model):
+                id = UUIDField(primary_key=True)
+
+                class Meta:
+                    app_label = "documents"
+
+                def __str__(self):
+                    return f"{self.pk}"
+
+        assert value_of(Ticket(pk="0A" * 16)).id == "0a0a0a0a-0a0a-0a0a-0a0a-0a0a0a0a0a0a"
+        with self.assertRaisesRegex(ValueError, "is not an id"):
+            authorize(self.ann, "edit", Ticket(pk="x"))
 
     @engine_only
     def test_a_question_about_the_past_is_refused(self):
