@@ -24,7 +24,7 @@ from checks.explain.explain import Explanation, explanation_to_text
 from facts.wire import Argument, FactPattern
 from facts.wire import Fact as Stored
 from localsql.django.bindings import registry
-from localsql.django.tables import kind_of, outer_column, value_of
+from localsql.django.tables import NOBODY, kind_of, outer_column, value_of
 from policy.core.config import settings
 from policy.values import Value
 
@@ -134,7 +134,7 @@ class StoredFacts(ABC):
         if until is not None and until.tzinfo is None:
             raise ValueError("`until` has no time zone; use django.utils.timezone")
         ends = None if until is None else round(until.timestamp() * 1_000_000)
-        self.add([Stored(name, tuple(map(value_of, args)), ends) for name, args in map(_parts, facts)])
+        self.add([Stored(name, tuple(map(_somebody, args)), ends) for name, args in map(_parts, facts)])
 
     def delete(self, *patterns: tuple[Any, ...]) -> int:
         """Delete facts; return how many. In a pattern, None is any value, and a model any of its objects."""
@@ -159,5 +159,12 @@ def _argument(thing: object) -> Argument:
         return Argument()
     if isinstance(thing, type) and issubclass(thing, Model):
         return Argument(registry.type_of(thing).name)
-    value: Value = value_of(thing)
+    value = _somebody(thing)
     return Argument(value.type, value.id)
+
+
+def _somebody(thing: object) -> Value:
+    value: Value = value_of(thing)
+    if value.id == NOBODY:
+        raise ValueError("an anonymous user has no id, so there are no facts about one; log in first")
+    return value

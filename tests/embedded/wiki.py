@@ -258,6 +258,13 @@ class StoredFacts(World, TestCase):
         facts.insert(("has_role", self.ben, "viewer", self.other))
         assert authorize(self.ben, "read", self.secret)
 
+    def test_there_are_none_about_nobody(self):
+        """Else all anonymous users would have them."""
+        for change in (facts.insert, facts.delete):
+            with self.assertRaisesRegex(ValueError, "anonymous"):
+                change(("has_role", AnonymousUser(), "viewer", self.other))
+        assert not authorize(AnonymousUser(), "read", self.secret)
+
     def test_hostile_values_are_values(self):
         hostile = "x' OR 1=1 -- %s %(a)s ? $1 \\ \u2028"
         facts.insert(("has_role", ("User", hostile), "viewer", self.other))
