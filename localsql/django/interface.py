@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, cast
 
 from django.contrib.auth import get_user_model
-from django.core.exceptions import PermissionDenied
+from django.core.exceptions import FieldError, PermissionDenied
 from django.db import DEFAULT_DB_ALIAS, NotSupportedError
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import BooleanField, Expression, F, Model, QuerySet
@@ -24,7 +24,7 @@ from checks.explain.explain import Explanation, explanation_to_text
 from facts.wire import Argument, FactPattern
 from facts.wire import Fact as Stored
 from localsql.django.bindings import registry
-from localsql.django.tables import NOBODY, kind_of, outer_column, value_of
+from localsql.django.tables import NOBODY, id_field, kind_of, outer_column, referred, value_of
 from policy.core.config import settings
 from policy.values import Value
 
@@ -69,6 +69,7 @@ class AccessCondition(Expression):
                 f"this query uses the database `{connection.alias}`, but facts and policies are in "
                 f"`{DEFAULT_DB_ALIAS}`; use .using({DEFAULT_DB_ALIAS!r}), or check each object with authorize"
             )
+        self._check_is_of_model()
         column, params = compiler.compile(self.column)
         kind = kind_of(self.column.output_field, connection)
         if kind is None or params:
@@ -78,6 +79,20 @@ class AccessCondition(Expression):
         outer = outer_column(self.column, compiler, column.replace("%%", "%"), kind)
         sql, values = self.condition(outer, compiler.query.high_mark is not None)
         return f"({column} IS NOT NULL AND {sql})", values  # no object: false, and true under NOT
+
+    def _check_is_of_model(self) -> None:
+        """Refuse a key of other objects: that a row has the same one as a permitted object means nothing."""
+        field = getattr(self.column, "target", None)
+        if field is None or not (field.primary_key or field.is_relation):
+            return  # it may be anything
+        named = referred(field)
+        known = registry.type_of(named.model)
+        is_id = known.name == self.type_name and named == referred(id_field(named.model, known.column))
+        if not is_id and named != referred(id_field(self.model, registry.type_of(self.model).column)):
+            raise FieldError(
+                f"{field} has no ids of {self.model.__name__}; name the column that has, as in "
+                f"permitted(user, {self.action!r}, {self.model.__name__}, column=…)"
+            )
 
     @abstractmethod
     def condition(self, column: OuterColumn, is_page: bool) -> tuple[str, tuple[Any, ...]]:

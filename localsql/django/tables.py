@@ -178,8 +178,7 @@ def _column(text: str, expression: Any, connection: BaseDatabaseWrapper, query: 
 
 def kind_of(field: Field[Any, Any], connection: BaseDatabaseWrapper, is_column: bool = True) -> IdKind | None:
     """Return how the values of a field are compared with ids; None if they cannot be, exactly."""
-    while field.remote_field is not None and hasattr(field, "target_field"):
-        field = field.target_field
+    field = referred(field)
     if isinstance(field, UUIDField):
         return IdKind.UUID
     db_type = (field.db_type(connection) or "").lower()
@@ -189,6 +188,13 @@ def kind_of(field: Field[Any, Any], connection: BaseDatabaseWrapper, is_column: 
     if _WHOLE.match(db_type):
         return IdKind.INTEGER
     return IdKind.BOOLEAN if db_type in ("bool", "boolean") else None
+
+
+def referred(field: Any) -> Any:
+    """Return the field whose values a foreign key has, or the field itself."""
+    while field.remote_field is not None and hasattr(field, "target_field"):
+        field = field.target_field
+    return field
 
 
 # ---- values -------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from django.conf import settings
 from django.contrib import admin
 from django.contrib.auth.models import AnonymousUser, Permission, User
 from django.core.checks import run_checks
-from django.core.exceptions import PermissionDenied
+from django.core.exceptions import FieldError, PermissionDenied
 from django.core.management import CommandError, call_command
 from django.db import DataError, NotSupportedError, OperationalError, connection, transaction
 from django.db.migrations.recorder import MigrationRecorder
@@ -431,6 +431,14 @@ class Querysets(World, TestCase):
         assert authorize(self.ben, "read", self.top)
         with self.assertRaisesRegex(NotSupportedError, "joins two of its own answers"):
             list(Folder.objects.filter(permitted(self.ben, "read", Folder)))
+
+    def test_a_key_of_other_objects_is_an_error(self):
+        """A row with the number of a document that may be read is not that document."""
+        for may in (self.may, permitted(self.ann, "read", Document, column="author")):
+            with self.assertRaisesRegex(FieldError, "no ids of Document"):
+                list(Comment.objects.filter(may))
+        assert Comment.objects.filter(permitted(self.ann, "read", Document, column="document_id")).count() == 0
+        assert Comment.objects.filter(permitted(self.ann, "read", Folder, column="document__folder")).count() == 0
 
     def test_another_database_is_an_error(self):
         with self.assertRaisesRegex(NotSupportedError, "facts and policies are in"):
