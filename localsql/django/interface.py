@@ -16,10 +16,11 @@ from django.core.exceptions import FieldError, PermissionDenied
 from django.db import DEFAULT_DB_ALIAS, NotSupportedError
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import BooleanField, Expression, F, Model, QuerySet
+from django.db.models.expressions import Col
 from django.db.models.sql.compiler import SQLCompiler
 
 import localsql.django as authz
-from checks.engine.sql.bound import OuterColumn
+from checks.engine.sql.bound import TEXTS, OuterColumn
 from checks.explain.explain import Explanation, explanation_to_text
 from facts.wire import Argument, FactPattern
 from facts.wire import Fact as Stored
@@ -71,14 +72,15 @@ class AccessCondition(Expression):
             )
         self._check_is_of_model()
         column, params = compiler.compile(self.column)
-        kind = kind_of(self.column.output_field, connection)
+        kind = kind_of(self.column.output_field, connection, isinstance(self.column, Col))
         if kind is None or params:
             raise NotSupportedError(
                 f"{self.column!r} cannot be compared with ids; use a column of texts, numbers or UUIDs"
             )
         outer = outer_column(self.column, compiler, column.replace("%%", "%"), kind)
         sql, values = self.condition(outer, compiler.query.high_mark is not None)
-        return f"({column} IS NOT NULL AND {sql})", values  # no object: false, and true under NOT
+        is_some = f"{column} IS NOT NULL" + (f" AND {column} <> ''" if kind in TEXTS else "")
+        return f"({is_some} AND {sql})", values  # no object: false, and true under NOT
 
     def _check_is_of_model(self) -> None:
         """Refuse a key of other objects: that a row has the same one as a permitted object means nothing."""

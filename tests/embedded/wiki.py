@@ -24,13 +24,14 @@ from django.core.management import CommandError, call_command
 from django.db import DataError, NotSupportedError, OperationalError, connection, transaction
 from django.db.migrations.recorder import MigrationRecorder
 from django.db.models import Case, Count, Exists, Model, OuterRef, Prefetch, Q, UUIDField, Value, When
+from django.db.models.functions import Collate
 from django.http import HttpResponse
 from django.template import Context, Template
 from django.test import RequestFactory, TestCase, TransactionTestCase, override_settings
 from django.test.utils import CaptureQueriesContext, isolate_apps
 from django.utils import timezone
 from django.views.generic import View
-from documents.models import Comment, Document, Folder, Membership, Organization, Project, Team
+from documents.models import Comment, Document, Folder, Membership, Organization, Project, Tag, Team
 from documents.views import DocumentSerializer
 from rest_framework.generics import CreateAPIView
 from rest_framework.test import APIRequestFactory, force_authenticate
@@ -439,6 +440,21 @@ class Querysets(World, TestCase):
                 list(Comment.objects.filter(may))
         assert Comment.objects.filter(permitted(self.ann, "read", Document, column="document_id")).count() == 0
         assert Comment.objects.filter(permitted(self.ann, "read", Folder, column="document__folder")).count() == 0
+
+    def test_texts_are_ids_as_they_are(self):
+        """Whatever an expression makes of their case; and an empty one is none."""
+        self.policy("""
+            actor User {} resource Tag { permissions = ["read"]; }
+            has_permission(_: User, "read", tag: Tag) if not is_archived(tag);
+        """)
+        facts.insert(("is_archived", ("Tag", "a")))
+        Tag.objects.bulk_create(Tag(name=name) for name in ("", "a", "A"))
+        collated = Collate("name", "nocase" if connection.vendor == "sqlite" else "C")
+        for column in ("name", "collated"):
+            may = permitted(self.ann, "read", Tag, column=column)
+            tags = Tag.objects.annotate(collated=collated)
+            assert [tag.name for tag in tags.filter(may)] == ["A"]
+            assert sorted(tag.name for tag in tags.exclude(may)) == ["", "a"]
 
     def test_another_database_is_an_error(self):
         with self.assertRaisesRegex(NotSupportedError, "facts and policies are in"):
