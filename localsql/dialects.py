@@ -395,6 +395,11 @@ class SQLite(Dialect):
     text_type = "TEXT"
     native_types = {Family.INTEGER: "INTEGER", Family.NUMERIC: "NUMERIC", Family.BOOLEAN: "INTEGER"}
 
+    def family(self, sql_type: str) -> Family:
+        # To SQLite, all other names of types of texts, such as `string`, are of numbers: 7 equals '007' there.
+        found, is_text = super().family(sql_type), re.search("char|clob|text", sql_type.lower())
+        return Family.UNKNOWN if found == Family.TEXT and not is_text else found
+
     def steps(self, name: str, row: str, columns: list[str], arms: list[Text]) -> list[Text]:
         if len(arms) > MOST_ARMS:  # recursive arms are not allowed in subqueries
             raise TooLargeStatement

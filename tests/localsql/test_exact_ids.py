@@ -49,6 +49,8 @@ COLUMNS = {
         "numeric": Column("numeric", "numeric", 7.5, "7.5", ("7.50", "07.5")),
         "collation": Column("text COLLATE NOCASE", "text", "Bob", "Bob", ("bob",)),
         "padding": Column("text COLLATE RTRIM", "text", "a", "a", ("a ",)),
+        "string": Column("string", "string", "7", "7", ("007", "7.0", "+7", " 7")),
+        "nothing said of a string": Column("string", "", "7", "7", ("007", "7.0", "+7", " 7")),
     },
     "mariadb": {
         "bigint": Column("bigint", "bigint", 7, "7", ("007", "7.0", "7abc")),
