@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib.auth import get_user_model
-from django.core.exceptions import FullResultSet, ValidationError
+from django.core.exceptions import EmptyResultSet, FullResultSet, ValidationError
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Field, Model, QuerySet, UUIDField
@@ -79,7 +79,7 @@ def compiled(
     query = queryset.query.clone()
     if not query.is_sliced:
         query.clear_ordering(force=True)
-    compiler = query.get_compiler(connection=connection)
+    compiler = query.get_compiler(connection=connection, elide_empty=False)
     sql, params = compiler.as_sql(with_col_aliases=True)
     select = compiler.select
     kinds = _columns(text, compiler, connection)
@@ -111,6 +111,8 @@ def _own_rows(query: Any, select: Any, connection: BaseDatabaseWrapper) -> OwnRo
             sql, params = own.get_compiler(connection=connection).compile(own.where)
         except FullResultSet:
             return ""
+        except EmptyResultSet:
+            return "1 = 0"
         return f"({with_literals(sql, params, connection)}){' IS TRUE' if may_be_null else ''}" if sql else ""
 
     return OwnRows(query.alias_map[read[0]].table_name, test)
@@ -155,7 +157,7 @@ def _columns(text: str, compiler: SQLCompiler, connection: BaseDatabaseWrapper) 
     """Return what the columns of compiled SQL hold, and whether they may be NULL in any query that it combines."""
     found = [_column(text, expression, connection, compiler.query) for expression, *_ in compiler.select]
     for query in compiler.query.combined_queries:
-        inner = query.get_compiler(connection=connection)
+        inner = query.get_compiler(connection=connection, elide_empty=False)
         inner.as_sql()
         others = _columns(text, inner, connection)
         if [kind for kind, _ in others] != [kind for kind, _ in found]:

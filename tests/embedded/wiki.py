@@ -361,6 +361,20 @@ class Querysets(World, TestCase):
         finally:
             registry.bindings[:], registry.version = bindings, registry.version + 1
 
+    def test_querysets_without_rows(self):
+        """Django knows of them, and raises an error that `exclude` takes for "all rows"."""
+        documents, bindings = Document.objects, list(registry.bindings)
+        ids, none = documents.values_list("pk"), documents.filter(pk__in=[]).values_list("pk")
+        for rows in (ids.none(), none, none.union(ids.filter(title="none")), ids.filter(pk__in=[], public=True)):
+            bind("is_public(Document:_)", rows)
+            for many in (5_000, 1):
+                conditions._many.clear()
+                with patch.object(conditions, "_MANY", many):
+                    assert self.titles(documents.filter(self.may)) == self.readable
+                    assert self.titles(documents.exclude(self.may)) == ["secret"]
+            assert not authorize(self.ann, "read", self.secret)
+            registry.bindings[:], registry.version = bindings, registry.version + 1
+
     def test_ids_that_no_row_has(self):
         facts.insert(("has_role", self.ann, "viewer", ("Document", "no number")))
         assert self.titles(Document.objects.filter(self.may)) == self.readable
