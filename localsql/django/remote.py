@@ -24,7 +24,7 @@ import yaml
 from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
 from django.db import DEFAULT_DB_ALIAS, Error, connection, transaction
-from django.db.models import Model
+from django.db.models import Model, QuerySet
 
 from checks.asking import run
 from checks.engine.sql.bound import TEXTS, BoundColumn, OuterColumn
@@ -198,7 +198,8 @@ def _bindings_of(version: int, vendor: str, model: type[Model] | None, kind: IdK
     found = document()
     if model is not None and kind is not None:
         known = registry.type_of(model)
-        sql, columns, _ = compiled(model._base_manager.values_list(known.column), connection, known.name)
+        every: QuerySet[Any, Any] = QuerySet(model)  # a manager may leave out some
+        sql, columns, _ = compiled(every.values_list(known.column), connection, known.name)
         found["sql_types"][known.name] = _sql_type(kind)
         if _sql_type(columns[0].kind) == found["sql_types"][known.name]:
             found["domains"] = {known.name: {"query": _query(sql, columns)}}

@@ -23,7 +23,7 @@ from django.core.exceptions import FieldError, PermissionDenied
 from django.core.management import CommandError, call_command
 from django.db import DataError, NotSupportedError, OperationalError, connection, transaction
 from django.db.migrations.recorder import MigrationRecorder
-from django.db.models import Case, Count, Exists, Model, OuterRef, Prefetch, Q, UUIDField, Value, When
+from django.db.models import Case, Count, Exists, Manager, Model, OuterRef, Prefetch, Q, UUIDField, Value, When
 from django.db.models.functions import Collate
 from django.http import HttpResponse
 from django.template import Context, Template
@@ -335,6 +335,22 @@ class Querysets(World, TestCase):
         editable = Document.objects.filter(permitted(self.eve, "edit", Document))
         assert self.titles(editable) == ["news", "plan", "secret"]
         assert who("edit", self.old).count() == 0 and who("edit", self.plan).count() == 3
+
+    def test_all_but_some_of_the_rows_that_managers_leave_out(self):
+        class Quiet(Manager):
+            def get_queryset(self):
+                return super().get_queryset().exclude(title="news")
+
+        self.policy("""
+            actor User {} resource Document { permissions = ["edit"]; }
+            has_permission(_: User, "edit", d: Document) if not is_archived(d);
+        """)
+        quiet, registry.version = Quiet(), registry.version + 1
+        quiet.model = Document
+        with patch.object(Document._meta, "base_manager", quiet):
+            editable = Document.objects.filter(permitted(self.eve, "edit", Document))
+            assert self.titles(editable) == ["news", "plan", "secret"]
+        registry.version += 1
 
     def test_a_row_without_an_object_is_not_permitted(self):
         may = permitted(self.ann, "read", Folder, column="parent")
