@@ -20,7 +20,7 @@ from django.db.models.expressions import Col
 from django.db.models.sql.compiler import SQLCompiler
 
 import localsql.django as authz
-from checks.engine.sql.bound import TEXTS, OuterColumn
+from checks.engine.sql.bound import TEXTS, OuterColumn, is_id
 from checks.explain.explain import Explanation, explanation_to_text
 from facts.wire import Argument, FactPattern
 from facts.wire import Fact as Stored
@@ -79,7 +79,7 @@ class AccessCondition(Expression):
             )
         outer = outer_column(self.column, compiler, column.replace("%%", "%"), kind)
         sql, values = self.condition(outer, compiler.query.high_mark is not None)
-        is_some = f"{column} IS NOT NULL" + (f" AND {column} <> ''" if kind in TEXTS else "")
+        is_some = f"{column} IS NOT NULL" + (f" AND {is_id(column)}" if kind in TEXTS else "")
         return f"({is_some} AND {sql})", values  # no object: false, and true under NOT
 
     def _check_is_of_model(self) -> None:

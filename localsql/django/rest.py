@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db.models import Model, QuerySet
 from rest_framework.filters import BaseFilterBackend
-from rest_framework.permissions import BasePermission
+from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 
 import localsql.django as authz  # imports the engine when it is used
@@ -29,13 +29,13 @@ def wanted(view: Any, *names: str | None) -> Wanted | None:
 class Permitted(BasePermission):
     """Lets requests pass whose action the policy allows on the object. A request for none of the actions is denied.
 
-    A request that creates an object needs a tuple: there is no object yet that its action could be about.
+    A change whose address names no object, such as creating one, needs a tuple: nobody would check its action on one.
     """
 
     def has_permission(self, request: Request, view: Any) -> bool:
         found = wanted(view, getattr(view, "action", None), request.method)
         if not isinstance(found, tuple):
-            return found is not None and not _creates(request, view)
+            return found is not None and (request.method in SAFE_METHODS or _names_one(view))
         action, model, name = found
         resource = model._default_manager.filter(pk=_key(model, request.data.get(name))).first()
         return resource is not None and authz.authorize(request.user, action, resource)
@@ -55,14 +55,12 @@ class PermittedFilter(BaseFilterBackend):
         return queryset.filter(authz.permitted(request.user, action, queryset.model))
 
 
-def _creates(request: Request, view: Any) -> bool:
-    """Return whether the request creates an object: its address names none, so nobody would check the action on one."""
-    action = getattr(view, "action", None)
-    if action is not None:
-        return bool(action == "create")
+def _names_one(view: Any) -> bool:
+    """Return whether the address names an object: by the route of a viewset, or by the view's parameters."""
+    if getattr(view, "detail", None) is not None:
+        return bool(view.detail)
     key = getattr(view, "lookup_url_kwarg", None) or getattr(view, "lookup_field", None)
-    names_one = key in view.kwargs if key else bool(view.kwargs)
-    return request.method == "POST" and not names_one
+    return key in view.kwargs if key else bool(view.kwargs)
 
 
 def _key(model: type[Model], raw: object) -> Any:

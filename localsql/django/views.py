@@ -11,7 +11,7 @@ from asgiref.sync import sync_to_async
 from django.contrib.auth.backends import BaseBackend
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
-from django.db.models import Model
+from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 from django.shortcuts import get_object_or_404
 from django.utils.decorators import method_decorator
@@ -108,9 +108,14 @@ class PermittedAdmin:
             raise PermissionDenied
         return super().save_form(request, form, change)  # type: ignore[misc]
 
-    def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
-        """Refuse the bulk action unless each object may be deleted."""
-        action = self.permitted_actions["delete"]
-        if not all(authz.authorize(request.user, action, each) for each in objs):
-            raise PermissionDenied
-        return super().get_deleted_objects(objs, request)  # type: ignore[misc]
+    def response_action(self, request: HttpRequest, queryset: QuerySet[Any]) -> Any:
+        """Refuse an action of the list, such as deletion, unless its permissions are for each of the chosen objects."""
+        known = self.get_actions(request)  # type: ignore[attr-defined]
+        functions = [known[name][0] for name in request.POST.getlist("action") if name in known]
+        words = {word for each in functions for word in getattr(each, "allowed_permissions", ())}
+        is_for_all = request.POST.get("select_across") == "1"
+        chosen = queryset if is_for_all else queryset.filter(pk__in=request.POST.getlist("_selected_action"))
+        for word in words & self.permitted_actions.keys():
+            if not all(self._may(request, word, each) for each in chosen):
+                raise PermissionDenied
+        return super().response_action(request, queryset)  # type: ignore[misc]

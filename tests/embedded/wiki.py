@@ -33,6 +33,7 @@ from django.utils import timezone
 from django.views.generic import View
 from documents.models import Comment, Document, Folder, Membership, Organization, Project, Tag, Team
 from documents.views import DocumentSerializer
+from rest_framework.decorators import action
 from rest_framework.generics import CreateAPIView
 from rest_framework.test import APIRequestFactory, force_authenticate
 from rest_framework.viewsets import ModelViewSet
@@ -472,19 +473,31 @@ class Querysets(World, TestCase):
         assert Comment.objects.filter(permitted(self.ann, "read", Folder, column="document__folder")).count() == 0
 
     def test_texts_are_ids_as_they_are(self):
-        """Whatever an expression makes of their case; and an empty one is none."""
+        """Whatever an expression makes of their case; and an empty one is none, nor what stands for every id."""
         self.policy("""
             actor User {} resource Tag { permissions = ["read"]; }
             has_permission(_: User, "read", tag: Tag) if not is_archived(tag);
         """)
         facts.insert(("is_archived", ("Tag", "a")))
-        Tag.objects.bulk_create(Tag(name=name) for name in ("", "a", "A"))
+        Tag.objects.bulk_create(Tag(name=name) for name in ("", "*", "a", "A"))
         collated = Collate("name", "nocase" if connection.vendor == "sqlite" else "C")
         for column in ("name", "collated"):
             may = permitted(self.ann, "read", Tag, column=column)
             tags = Tag.objects.annotate(collated=collated)
             assert [tag.name for tag in tags.filter(may)] == ["A"]
-            assert sorted(tag.name for tag in tags.exclude(may)) == ["", "a"]
+            assert sorted(tag.name for tag in tags.exclude(may)) == ["", "*", "a"]
+
+    def test_a_row_is_about_one_action(self):
+        self.policy("""
+            actor User {} resource Folder { permissions = ["read", "edit"]; }
+            declare tagged(String, Folder);
+            has_permission(_: User, action: String, folder: Folder) if tagged(action, folder);
+        """)
+        bind("tagged(String:_, Folder:_)", lambda: Tag.objects.values_list("name", Value(self.inner.pk)))
+        self.addCleanup(registry.bindings.pop)
+        Tag.objects.bulk_create(Tag(name=name) for name in ("*", "read"))
+        assert actions(self.ann, self.inner) == {"read"}
+        assert not authorize(self.ann, "edit", self.inner)
 
     def test_another_database_is_an_error(self):
         with self.assertRaisesRegex(NotSupportedError, "facts and policies are in"):
@@ -622,8 +635,8 @@ class Projects(World, TestCase):
             made = {"title": "made", "text": "x", "folder": folder}
             assert self.client.post("/api/documents/", made).status_code == status
 
-    def test_rest_framework_creates_nothing_without_another_object(self):
-        """An action that is no tuple is about the object, which is not there yet."""
+    def test_rest_framework_changes_nothing_without_an_object(self):
+        """An action that is no tuple is about the object: it is not there yet, or the address names none."""
 
         class Creating(CreateAPIView):
             queryset, serializer_class, permission_classes = Document.objects.all(), DocumentSerializer, [Permitted]
@@ -635,6 +648,15 @@ class Projects(World, TestCase):
             force_authenticate(request, self.ann)
             assert view(request).status_code == 403
         assert not Document.objects.filter(title="made").exists()
+
+        class Clearing(ModelViewSet):
+            permission_classes, authentication_classes, permitted_actions = [Permitted], [], {"clear": "delete"}
+
+            @action(detail=False, methods=["post"])
+            def clear(self, request):
+                raise AssertionError
+
+        assert Clearing.as_view({"post": "clear"}, **Clearing.clear.kwargs, detail=False)(request).status_code == 403
 
     def test_the_admin(self):
         self.ben.is_staff = True
@@ -649,8 +671,26 @@ class Projects(World, TestCase):
         assert 'name="_save"' not in self.client.get(page.format(self.news.pk)).content.decode()
         assert self.client.post(page.format(self.news.pk), {"title": "x"}).status_code == 403
         chosen = {"action": "delete_selected", "_selected_action": [self.plan.pk, self.news.pk], "post": "yes"}
-        self.client.post("/admin/documents/document/", chosen)
+        assert self.client.post("/admin/documents/document/", chosen).status_code == 403
         assert Document.objects.filter(pk__in=[self.plan.pk, self.news.pk]).count() == 2
+
+    def test_actions_of_the_admin_need_their_permission_on_each_object(self):
+        @admin.action(permissions=["change"])
+        def retitle(modeladmin, request, queryset):
+            queryset.update(title="changed")
+
+        self.ben.is_staff = True
+        self.ben.save()
+        facts.insert(("has_role", self.ben, "editor", self.inner))
+        self.client.force_login(self.ben)
+        with patch.object(admin.site._registry[Document], "actions", [retitle]):
+            for chosen, more, status in (
+                ([self.plan, self.news], {}, 403), ([self.news], {"action": ["retitle", ""]}, 403),
+                ([self.plan], {"select_across": "1"}, 403), ([self.plan], {}, 302),
+            ):  # fmt: skip
+                form = {"action": "retitle", "index": "0", "_selected_action": [each.pk for each in chosen], **more}
+                assert self.client.post("/admin/documents/document/", form).status_code == status
+        assert list(Document.objects.filter(title="changed")) == [self.plan]
 
     @patch.object(admin.site._registry[Document], "list_editable", ["public"])
     def test_the_admin_edits_lists(self):

@@ -43,6 +43,11 @@ _ROW = "row of "  # before a store: its only row is the one that the enclosing s
 TEXTS = (IdKind.TEXT, IdKind.COLLATED)
 
 
+def is_id(column: str) -> str:
+    """Return the test that a text is an id: not NULL or empty, nor what stands for every id."""
+    return f"({column} <> '' AND {column} <> '*')"
+
+
 @dataclass(frozen=True, slots=True)
 class BoundColumn:
     name: str  # in the subquery
@@ -250,13 +255,13 @@ class BoundRenderer(StoredRenderer):
         return self._row_is_fact(source.store, scope.names[source.number])
 
     def _row_is_fact(self, store: str, alias: str) -> list[Text]:
-        """Return the tests that a row has an id for each argument: neither NULL nor an empty text."""
+        """Return the tests that a row has an id for each argument."""
         tests: list[Text] = []
         for column in self.bound.table(store).args:
             if isinstance(column, BoundColumn):
                 name = f"{alias}.{column.name}" if alias else column.name
                 if column.kind in TEXTS:
-                    tests.append((f"{name} <> ''",))
+                    tests.append((is_id(name),))
                 elif column.may_be_null:
                     tests.append((f"{name} IS NOT NULL",))
         return tests
