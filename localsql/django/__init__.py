@@ -2,8 +2,8 @@
 
 * `bindings`      what the project says of its models: `bind`, `type_of`
 * `tables`        bindings as tables of the engine; objects as values
-* `interface`     what both ways to ask have in common: `permitted`, `who`, `require`
-* `asking`        `authorize`, `actions`, `explain`, `facts` with the engine of the project; `remote` with a server
+* `interface`     what both ways to ask have in common: `permitted`, `who`, `require`, `facts`
+* `asking`        `authorize`, `actions`, `explain` with the engine of the project; `remote` with a server
 * `views`         decorators, the permission backend and the admin's mixin; `rest` for Django REST framework
 * `testing`       assertions; `project` the system checks, and the policy file after `migrate`
 
@@ -19,13 +19,13 @@ from localsql.django.bindings import bind, type_of
 from policy.core.config import settings
 
 _PLACES = {
-    **dict.fromkeys(("permitted", "require", "who"), "interface"),
+    **dict.fromkeys(("facts", "permitted", "require", "who"), "interface"),
     "ServerUnreachable": "remote",
     **dict.fromkeys(("PermissionBackend", "PermittedAdmin", "requires"), "views"),
     **dict.fromkeys(("Permitted", "PermittedFilter"), "rest"),
 }
-_ASKING = ("actions", "authorize", "explain", "facts")
-_INNER = ("condition_type", "publish_policy")
+_ASKING = ("actions", "authorize", "explain")
+_INNER = ("condition_sql", "delete_facts", "insert_facts", "publish_policy")
 
 __all__ = [*_PLACES, *_ASKING, "bind", "type_of"]
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 from django.core.exceptions import ImproperlyConfigured
 from django.db import DEFAULT_DB_ALIAS, connections, transaction
 from django.db.models.signals import post_save
+from django.dispatch import receiver
 
 from checks.asking import ask, run
 from checks.asking.ask import LiveSession, Trusted
@@ -19,9 +20,8 @@ from checks.engine.sql.bound import BoundTables, OuterColumn
 from checks.engine.sql.text import Statement
 from checks.explain.explain import explain as explained
 from facts.store import Deletes, Inserts, apply
-from facts.wire import Fact as Stored
-from facts.wire import FactPattern
-from localsql.django.interface import AccessCondition, Explained, StoredFacts
+from facts.wire import Fact, FactPattern
+from localsql.django.interface import AccessCondition, Explained
 from localsql.django.tables import value_of
 from policy.core import spans
 from policy.core.clock import timeline
@@ -32,15 +32,6 @@ from policy.errors import NotFound
 from policy.models import Environment, environment_named
 from policy.publishing import publish
 from policy.values import STRING, Value
-
-
-class PermittedCondition(AccessCondition):
-    """A condition by the project's own engine."""
-
-    def condition(self, column: OuterColumn, is_page: bool) -> tuple[str, tuple[Any, ...]]:
-        wanted = AskedCondition(self.actor, self.action, self.resource, self.type_name)
-        return with_asker(lambda trusted: wanted.sql(trusted.environment_id, column, is_page))
-
 
 # ---- the environment of a project: whose facts and policy its checks use ------------------------------------------
 
@@ -64,14 +55,12 @@ def asker() -> Trusted:
     return found
 
 
+@receiver(post_save, sender=Environment)
 def _note_created(instance: Environment, created: bool, using: str, **_: object) -> None:
     _known.clear()
     if created and connections[using].in_atomic_block:
         _uncommitted.add(instance.pk)
         transaction.on_commit(lambda: _uncommitted.discard(instance.pk), using)
-
-
-post_save.connect(_note_created, sender=Environment)
 
 
 def with_asker(act: Callable[[Trusted], T]) -> T:
@@ -165,32 +154,31 @@ def _question(actor: Value, action: str, resource: Value) -> Question:
     return allow(Asked.of(actor), Asked(STRING, (action,)), Asked.of(resource))
 
 
+def condition_sql(wanted: AccessCondition, column: OuterColumn, is_page: bool) -> tuple[str, tuple[Any, ...]]:
+    """Return the condition on a column, and its parameters."""
+    asked = AskedCondition(wanted.actor, wanted.action, wanted.resource, wanted.type_name)
+    return with_asker(lambda trusted: asked.sql(trusted.environment_id, column, is_page))
+
+
 # ---- facts --------------------------------------------------------------------------------------------------------
 
-_BY = By("application")
+
+def insert_facts(facts: list[Fact]) -> None:
+    _apply(Inserts(facts, None))
 
 
-class OwnFacts(StoredFacts):
-    def add(self, facts: list[Stored]) -> None:
-        self._apply(Inserts(facts, None))
-
-    def remove(self, patterns: list[FactPattern]) -> int:
-        return self._apply(Deletes(patterns))
-
-    def _apply(self, change: Inserts | Deletes) -> int:
-        """Apply the change; in a transaction by a savepoint, so that it stays usable if the change is rejected."""
-        is_inside = connections[DEFAULT_DB_ALIAS].in_atomic_block
-        with transaction.atomic(DEFAULT_DB_ALIAS) if is_inside else nullcontext():
-            return with_asker(lambda trusted: apply(trusted.environment_id, [change], _BY).deleted)
+def delete_facts(patterns: list[FactPattern]) -> int:
+    return _apply(Deletes(patterns))
 
 
-facts = OwnFacts()
+def _apply(change: Inserts | Deletes) -> int:
+    """Apply the change; in a transaction by a savepoint, so that it stays usable if the change is rejected."""
+    is_inside = connections[DEFAULT_DB_ALIAS].in_atomic_block
+    with transaction.atomic(DEFAULT_DB_ALIAS) if is_inside else nullcontext():
+        return with_asker(lambda trusted: apply(trusted.environment_id, [change], By("application")).deleted)
 
 
 def publish_policy(text: str) -> Callable[[], object]:
     """Publish a policy, as tests do; return what to call after the test. Its rollback takes the policy back."""
     publish(asker().environment_id, text, "")
     return lambda: None
-
-
-condition_type = PermittedCondition

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import logging
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, cast
@@ -14,16 +13,13 @@ from typing import Any, cast
 from django.contrib.auth import get_user_model
 from django.core.exceptions import FieldError, PermissionDenied
 from django.db import DEFAULT_DB_ALIAS, NotSupportedError
-from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import BooleanField, Expression, F, Model, QuerySet
+from django.db.models import BooleanField, Func, Model, QuerySet
 from django.db.models.expressions import Col
-from django.db.models.sql.compiler import SQLCompiler
 
 import localsql.django as authz
-from checks.engine.sql.bound import TEXTS, OuterColumn, is_id
+from checks.engine.sql.bound import TEXTS, is_id
 from checks.explain.explain import Explanation, explanation_to_text
-from facts.wire import Argument, FactPattern
-from facts.wire import Fact as Stored
+from facts.wire import Argument, Fact, FactPattern
 from localsql.django.bindings import registry
 from localsql.django.tables import NOBODY, id_field, kind_of, outer_column, referred, value_of
 from policy.core.config import settings
@@ -40,51 +36,39 @@ def permitted(user: object, action: str, model: type[Model], column: str | None 
     The row is the object itself or, with `column`, has its key there, as a foreign key.
     """
     name = column or registry.type_of(model).column
-    return cast("AccessCondition", authz.condition_type(name, action, model, value_of(user), None))
+    return AccessCondition(name, action, model, value_of(user), None)
 
 
-class AccessCondition(Expression):
+class AccessCondition(Func):
     """A condition on one column: the resource (given the actor), or the actor (given the resource)."""
 
     output_field = BooleanField()
-    conditional = True
     contains_aggregate = False
 
-    def __init__(self, column: Any, action: str, model: type[Model], actor: Value | None, resource: Value | None):
-        super().__init__(output_field=BooleanField())
-        self.column: Any = F(column) if isinstance(column, str) else column
+    def __init__(self, column: str, action: str, model: type[Model], actor: Value | None, resource: Value | None):
+        super().__init__(column)
         self.action, self.model, self.actor, self.resource = action, model, actor, resource
         self.type_name = registry.type_of(model).name
 
-    def get_source_expressions(self) -> list[Any]:
-        return [self.column]
-
-    def set_source_expressions(self, exprs: Sequence[Any]) -> None:
-        (self.column,) = exprs
-
-    def as_sql(
-        self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **extra: Any
-    ) -> tuple[str, tuple[Any, ...]]:
+    def as_sql(self, compiler: Any, connection: Any, *_: Any, **__: Any) -> tuple[str, tuple[Any, ...]]:
         if connection.alias != DEFAULT_DB_ALIAS:
             raise NotSupportedError(
                 f"this query uses the database `{connection.alias}`, but facts and policies are in "
                 f"`{DEFAULT_DB_ALIAS}`; use .using({DEFAULT_DB_ALIAS!r}), or check each object with authorize"
             )
-        self._check_is_of_model()
-        column, params = compiler.compile(self.column)
-        kind = kind_of(self.column.output_field, connection, isinstance(self.column, Col))
+        (source,) = self.get_source_expressions()
+        self._check_is_of_model(getattr(source, "target", None))
+        column, params = compiler.compile(source)
+        kind = kind_of(source.output_field, connection, isinstance(source, Col))
         if kind is None or params:
-            raise NotSupportedError(
-                f"{self.column!r} cannot be compared with ids; use a column of texts, numbers or UUIDs"
-            )
-        outer = outer_column(self.column, compiler, column.replace("%%", "%"), kind)
-        sql, values = self.condition(outer, compiler.query.high_mark is not None)
+            raise NotSupportedError(f"{source!r} cannot be compared with ids; use a column of texts, numbers or UUIDs")
+        outer = outer_column(source, compiler, column.replace("%%", "%"), kind)
+        sql, values = authz.condition_sql(self, outer, compiler.query.high_mark is not None)
         is_some = f"{column} IS NOT NULL" + (f" AND {is_id(column)}" if kind in TEXTS else "")
         return f"({is_some} AND {sql})", values  # no object: false, and true under NOT
 
-    def _check_is_of_model(self) -> None:
+    def _check_is_of_model(self, field: Any) -> None:
         """Refuse a key of other objects: that a row has the same one as a permitted object means nothing."""
-        field = getattr(self.column, "target", None)
         if field is None or not (field.primary_key or field.is_relation):
             return  # it may be anything
         named = referred(field)
@@ -96,10 +80,6 @@ class AccessCondition(Expression):
                 f"permitted(user, {self.action!r}, {self.model.__name__}, column=…)"
             )
 
-    @abstractmethod
-    def condition(self, column: OuterColumn, is_page: bool) -> tuple[str, tuple[Any, ...]]:
-        """Return the condition on a column, and its parameters."""
-
 
 # ---- checks -------------------------------------------------------------------------------------------------------
 
@@ -107,7 +87,7 @@ class AccessCondition(Expression):
 def who(action: str, resource: object, model: type[Model] | None = None) -> QuerySet[Any]:
     """Return a queryset of the users (or of another model's objects) who may perform the action on the resource."""
     model = model or get_user_model()
-    allowed = authz.condition_type(registry.type_of(model).column, action, model, None, value_of(resource))
+    allowed = AccessCondition(registry.type_of(model).column, action, model, None, value_of(resource))
     return cast("QuerySet[Any]", model._default_manager.filter(allowed))
 
 
@@ -130,11 +110,7 @@ class Explained:
     """An explanation; `str` draws it as a tree."""
 
     def __init__(self, explanation: Explanation):
-        self.explanation = explanation
-
-    @property
-    def allowed(self) -> bool:
-        return self.explanation.allowed
+        self.explanation, self.allowed = explanation, explanation.allowed
 
     def __str__(self) -> str:
         return "\n".join(explanation_to_text(self.explanation, "", is_coloured=False, given="row"))
@@ -143,7 +119,7 @@ class Explained:
 # ---- facts --------------------------------------------------------------------------------------------------------
 
 
-class StoredFacts(ABC):
+class StoredFacts:
     """Stored facts, changed in the transaction of the caller, if there is one."""
 
     def insert(self, *facts: tuple[Any, ...], until: datetime | None = None) -> None:
@@ -151,17 +127,15 @@ class StoredFacts(ABC):
         if until is not None and until.tzinfo is None:
             raise ValueError("`until` has no time zone; use django.utils.timezone")
         ends = None if until is None else round(until.timestamp() * 1_000_000)
-        self.add([Stored(name, tuple(map(_somebody, args)), ends) for name, args in map(_parts, facts)])
+        authz.insert_facts([Fact(name, tuple(map(_somebody, args)), ends) for name, args in map(_parts, facts)])
 
     def delete(self, *patterns: tuple[Any, ...]) -> int:
         """Delete facts; return how many. In a pattern, None is any value, and a model any of its objects."""
-        return self.remove([FactPattern(name, tuple(map(_argument, args))) for name, args in map(_parts, patterns)])
+        found = [FactPattern(name, tuple(map(_argument, args))) for name, args in map(_parts, patterns)]
+        return cast("int", authz.delete_facts(found))
 
-    @abstractmethod
-    def add(self, facts: list[Stored]) -> None: ...
 
-    @abstractmethod
-    def remove(self, patterns: list[FactPattern]) -> int: ...
+facts = StoredFacts()
 
 
 def _parts(fact: Sequence[Any]) -> tuple[str, Sequence[Any]]:

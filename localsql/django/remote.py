@@ -30,12 +30,11 @@ from checks.asking import run
 from checks.engine.sql.bound import TEXTS, BoundColumn, OuterColumn, is_id
 from checks.engine.sql.text import IdKind
 from checks.explain.explain import explanation_from_json
-from facts.wire import Fact as Stored
-from facts.wire import FactPattern, fact_to_json, pattern_to_json
+from facts.wire import Fact, FactPattern, fact_from_json, fact_to_json, pattern_to_json
 from localsql.binding_keys import key_from_text
 from localsql.bindings import bindings_from_text
 from localsql.django.bindings import registry
-from localsql.django.interface import AccessCondition, Explained, StoredFacts
+from localsql.django.interface import AccessCondition, Explained
 from localsql.django.project import findings_of_bindings
 from localsql.django.tables import NOBODY, compiled, table_of, value_of
 from localsql.errors import BindingRejected
@@ -188,13 +187,9 @@ def _sql_type(kind: IdKind) -> str:
     return {IdKind.INTEGER: "bigint", IdKind.BOOLEAN: "boolean", IdKind.UUID: for_uuid}.get(kind, "text")
 
 
-def _bindings(model: type[Model] | None = None, kind: IdKind | None = None) -> str:
-    """Return data bindings; for conditions on a column of this kind, also the ids of the model."""
-    return _bindings_of(registry.version, connection.vendor, model, kind)
-
-
 @lru_cache(maxsize=256)
-def _bindings_of(version: int, vendor: str, model: type[Model] | None, kind: IdKind | None) -> str:
+def _bindings(version: int, vendor: str, model: type[Model] | None = None, kind: IdKind | None = None) -> str:
+    """Return data bindings; for conditions on a column of this kind, also the ids of the model."""
     found = document()
     if model is not None and kind is not None:
         known = registry.type_of(model)
@@ -223,7 +218,8 @@ def _asked(user: object, resource: object) -> dict[str, Any]:
 
 def _rows(path: str, query: dict[str, Any]) -> list[tuple[Any, ...]]:
     """Return the rows of the local SQL for a question."""
-    return _execute(call(path, {"query": query, "data_bindings": _bindings()})["sql"])
+    bindings = _bindings(registry.version, connection.vendor)
+    return _execute(call(path, {"query": query, "data_bindings": bindings})["sql"])
 
 
 def _execute(sql: str, values: Sequence[object] | None = None) -> list[tuple[Any, ...]]:
@@ -245,35 +241,30 @@ def actions(user: object, resource: object) -> set[str]:
     return {action for (action,) in _rows("/actions_query", _asked(user, resource))}
 
 
-class RemoteCondition(AccessCondition):
-    """A condition by the server: local SQL, asked for each time, as its constants are stored facts of the moment."""
-
-    def condition(self, column: OuterColumn, is_page: bool) -> tuple[str, tuple[Any, ...]]:
-        names = ("actor", "action", "resource")
-        constraints = {
-            name: {"type": value.type, "ids": [_id(value)]} if value else {"type": self.type_name, "ids": None}
-            for name, value in zip(names, (self.actor, Value(STRING, self.action), self.resource))
-        }
-        mark = f"authz_{token_hex(16)}"  # the server does not take expressions, such as names in a subquery
-        name = "resource" if self.resource is None else "actor"
-        body = {
-            "query": {"predicate": ["allow", names], "constraints": constraints, "context_facts": _context()},
-            "mode": {"mode": "filter", "query_var": name, "output_column_name": mark},
-            "data_bindings": _bindings(self.model, column.kind),
-        }
-        sql = call("/evaluate_query_local", body)["sql"]
-        return f"({sql.replace(mark, _shown(column.sql, column.kind)).replace('%', '%%')})", ()
-
-
-condition_type = RemoteCondition
+def condition_sql(wanted: AccessCondition, column: OuterColumn, is_page: bool) -> tuple[str, tuple[Any, ...]]:
+    """Ask for local SQL each time, as its constants are stored facts of the moment."""
+    names = ("actor", "action", "resource")
+    constraints = {
+        name: {"type": value.type, "ids": [_id(value)]} if value else {"type": wanted.type_name, "ids": None}
+        for name, value in zip(names, (wanted.actor, Value(STRING, wanted.action), wanted.resource))
+    }
+    mark = f"authz_{token_hex(16)}"  # the server does not take expressions, such as names in a subquery
+    name = "resource" if wanted.resource is None else "actor"
+    body = {
+        "query": {"predicate": ["allow", names], "constraints": constraints, "context_facts": _context()},
+        "mode": {"mode": "filter", "query_var": name, "output_column_name": mark},
+        "data_bindings": _bindings(registry.version, connection.vendor, wanted.model, column.kind),
+    }
+    sql = call("/evaluate_query_local", body)["sql"]
+    return f"({sql.replace(mark, _shown(column.sql, column.kind)).replace('%', '%%')})", ()
 
 
 def explain(user: object, action: str, resource: object) -> Explained:
     """Return why the user may perform the action on the resource, or why not, by the rows connected to both."""
     holds = authorize(user, action, resource)
     kind = DatabaseKind.POSTGRES if connection.vendor == "postgresql" else DatabaseKind.SQLITE
-    bindings = bindings_from_text(_bindings())
-    database = Database(DEFAULT_DB_ALIAS, kind, "postgres" if kind is DatabaseKind.POSTGRES else "sqlite", "")
+    bindings = bindings_from_text(_bindings(registry.version, connection.vendor))
+    database = Database(DEFAULT_DB_ALIAS, kind, kind.value, "")
     patterns = [SyncPattern(each.key, database, SqlQuery(each.query, each.families)) for each in bindings.facts]
     ids = {(each.type, each.id) for each in map(value_of, (user, resource)) if each.id != NOBODY}
     collated = ' COLLATE "C"' if kind is DatabaseKind.POSTGRES else ""
@@ -306,41 +297,31 @@ _AT_ONCE = 100
 class WrittenChange:
     """A change that the current transaction wrote; Django forgets it if the transaction or savepoint is rolled back."""
 
-    def __init__(self, facts: Sequence[Stored] = (), patterns: Sequence[FactPattern] = (), hides: bool = False):
+    def __init__(self, facts: Sequence[Fact] = (), patterns: Sequence[FactPattern] = (), hides: bool = False):
         self.facts, self.patterns = facts, patterns
         self.hides = hides  # facts that the server has, which a question cannot leave out
+        inserts, deletes = [fact_to_json(each) for each in facts], [pattern_to_json(each) for each in patterns]
+        self.step: dict[str, Any] = {"inserts": inserts} if inserts else {"deletes": deletes}  # as POST /batch takes it
         self.text = orjson.dumps([{**self.step, "key": token_hex(16)}]).decode()
         self.is_sent = False
-
-    @property
-    def step(self) -> dict[str, Any]:
-        """Return the change as POST /batch takes it."""
-        if self.facts:
-            return {"inserts": [fact_to_json(each) for each in self.facts]}
-        return {"deletes": [pattern_to_json(each) for each in self.patterns]}
 
     def send(self) -> None:
         drain()
         self.is_sent = True
 
 
-class RemoteFacts(StoredFacts):
-    """Stored facts, changed on the server by the commit of the caller's transaction."""
-
-    def add(self, facts: list[Stored]) -> None:
-        if facts:
-            change = WrittenChange(facts=facts)
-            call("/batch?dry_run=true", [change.step])
-            _write(change)
-
-    def remove(self, patterns: list[FactPattern]) -> int:
-        own, stored = _facts_of(_own()), {fact for pattern in patterns for fact in _stored(pattern)}
-        if patterns:
-            _write(WrittenChange(patterns=patterns, hides=bool(stored)))
-        return len(stored.union(fact for fact in own if any(pattern.matches(fact) for pattern in patterns)))
+def insert_facts(facts: list[Fact]) -> None:
+    if facts:
+        change = WrittenChange(facts=facts)
+        call("/batch?dry_run=true", [change.step])
+        _write(change)
 
 
-facts = RemoteFacts()
+def delete_facts(patterns: list[FactPattern]) -> int:
+    own, stored = _facts_of(_own()), {fact for pattern in patterns for fact in _stored(pattern)}
+    if patterns:
+        _write(WrittenChange(patterns=patterns, hides=bool(stored)))
+    return len(stored.union(fact for fact in own if any(pattern.matches(fact) for pattern in patterns)))
 
 
 def _write(change: WrittenChange) -> None:
@@ -372,9 +353,9 @@ def _own() -> list[WrittenChange]:
 _sent: Recent[str, bool] = Recent(10_000)  # rows that a transaction has sent, and cannot delete: they are others'
 
 
-def _facts_of(changes: Iterable[WrittenChange]) -> list[Stored]:
+def _facts_of(changes: Iterable[WrittenChange]) -> list[Fact]:
     """Return the facts that the changes insert, and do not delete again."""
-    found: dict[Stored, None] = {}
+    found: dict[Fact, None] = {}
     for change in changes:
         found.update(dict.fromkeys(change.facts))
         for pattern in change.patterns:
@@ -394,15 +375,12 @@ def _context() -> list[dict[str, object]]:
     return [fact_to_json(fact, with_end=False) for fact in facts]
 
 
-def _stored(pattern: FactPattern) -> list[Stored]:
+def _stored(pattern: FactPattern) -> list[Fact]:
     asked = {"predicate": pattern.predicate}
     for index, arg in enumerate(pattern.args):
         parts = {f"args.{index}.type": arg.type, f"args.{index}.id": arg.id}
         asked |= {name: part for name, part in parts.items() if part is not None}
-    found = [
-        Stored(each["predicate"], tuple([Value(arg["type"], arg["id"]) for arg in each["args"]]))
-        for each in call(f"/facts?{urlencode(asked)}")
-    ]
+    found = [fact_from_json(each, "") for each in call(f"/facts?{urlencode(asked)}")]
     return [fact for fact in found if pattern.matches(fact)]
 
 

@@ -506,14 +506,14 @@ class Querysets(World, TestCase):
 
 @contextmanager
 def _published_meanwhile(test):
-    made = asking.PermittedCondition.condition
+    made = asking.condition_sql
 
-    def settled(self, *args):
-        found = made(self, *args)
+    def settled(*args):
+        found = made(*args)
         test.policy('actor User {} resource Document { permissions = ["read"]; }')
         return found
 
-    with patch.object(asking.PermittedCondition, "condition", settled):
+    with patch.object(asking, "condition_sql", settled):
         yield
 
 
