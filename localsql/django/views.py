@@ -1,9 +1,9 @@
-"""Check access in views, with Django's permission system, and in Django REST framework."""
+"""Check access in views, with Django's permission system, and in the admin."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import wraps
+from functools import partialmethod, wraps
 from inspect import iscoroutinefunction
 from typing import Any
 
@@ -88,19 +88,14 @@ class PermittedAdmin:
         found = super().get_queryset(request)  # type: ignore[misc]
         return found.filter(authz.permitted(request.user, self.permitted_actions["view"], found.model))
 
-    def has_view_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        return self._may(request, "view", obj)
-
-    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        return self._may(request, "change", obj)
-
-    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        return self._may(request, "delete", obj)
-
-    def _may(self, request: HttpRequest, word: str, obj: Model | None) -> bool:
+    def _may(self, word: str, request: HttpRequest, obj: Model | None = None) -> bool:
         if not (request.user.is_active and request.user.is_staff):
             return False
         return obj is None or authz.authorize(request.user, self.permitted_actions[word], obj)
+
+    has_view_permission = partialmethod(_may, "view")
+    has_change_permission = partialmethod(_may, "change")
+    has_delete_permission = partialmethod(_may, "delete")
 
     def save_form(self, request: HttpRequest, form: Any, change: bool) -> Any:
         """Refuse to change what may only be seen: Django asks only once for all that `list_editable` changes."""
@@ -116,6 +111,6 @@ class PermittedAdmin:
         is_for_all = request.POST.get("select_across") == "1"
         chosen = queryset if is_for_all else queryset.filter(pk__in=request.POST.getlist("_selected_action"))
         for word in words & self.permitted_actions.keys():
-            if not all(self._may(request, word, each) for each in chosen):
+            if not all(self._may(word, request, each) for each in chosen):
                 raise PermissionDenied
         return super().response_action(request, queryset)  # type: ignore[misc]
