@@ -59,7 +59,7 @@ class AccessCondition(Func):
         (source,) = self.get_source_expressions()
         self._check_is_of_model(getattr(source, "target", None))
         column, params = compiler.compile(source)
-        kind = kind_of(source.output_field, connection, isinstance(source, Col))
+        kind = kind_of(source.output_field, isinstance(source, Col))
         if kind is None or params:
             raise NotSupportedError(f"{source!r} cannot be compared with ids; use a column of texts, numbers or UUIDs")
         outer = outer_column(source, compiler, column.replace("%%", "%"), kind)

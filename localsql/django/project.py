@@ -8,7 +8,7 @@ from pathlib import Path
 
 from django.core.checks import CheckMessage, Error, Warning
 from django.core.management.base import CommandError
-from django.db import DEFAULT_DB_ALIAS, connections
+from django.db import DEFAULT_DB_ALIAS, connection
 
 from facts.accept import unaccepted_of
 from localsql.binding_keys import key_from_text
@@ -19,7 +19,7 @@ from policy.core.journal import By
 from policy.errors import AuthzError
 from policy.files import text_of_file
 from policy.language.source import Source
-from policy.models import Environment, PolicyVersion, environment_named
+from policy.models import Environment, environment_named
 from policy.publishing import publish
 from policy.rules import compile_source
 from policy.rules.program import Program
@@ -38,7 +38,7 @@ def migrated(verbosity: int) -> None:
     try:
         text = text_of_file(path)
         if not settings.PUBLISH_ON_MIGRATE:
-            if _active_text(environment) != text and verbosity:
+            if _active_text() != text and verbosity:
                 print(f"The policy file {path} differs from the active policy; publish it with `manage.py publish`.")
             return
         found = publish(environment.pk, text, Path(path).name, by=By("migrate"))
@@ -50,32 +50,34 @@ def migrated(verbosity: int) -> None:
         print(f"  Policy {path}: {found.message}")
 
 
-def _active_text(environment: Environment) -> str | None:
-    if environment.policy_version_id is None:
-        return None
-    return PolicyVersion.objects.values_list("source", flat=True).get(pk=environment.policy_version_id)
+def _active_text() -> str | None:
+    environment = environment_named(settings.ENVIRONMENT)
+    return environment.policy_version.source if environment and environment.policy_version else None
 
 
 # ---- system checks ------------------------------------------------------------------------------------------------
 
 
 def findings(databases: Iterable[str] | None) -> Iterator[CheckMessage]:
-    program = None
+    program = text = None
     if settings.POLICY is not None:
         try:
-            program = compile_source(Source(text_of_file(str(settings.POLICY)), str(settings.POLICY)))
+            text = text_of_file(str(settings.POLICY))
+            program = compile_source(Source(text, str(settings.POLICY)))
         except AuthzError as refused:
             yield Error(f"the policy does not compile: {refused}", hint="Correct AUTHZ['POLICY'].", id="authz.E102")
     yield from findings_of_bindings(program)
-    if databases and DEFAULT_DB_ALIAS in databases:
-        yield from _of_database()
+    if text is not None and databases and DEFAULT_DB_ALIAS in databases:
+        is_migrated = "authz_environment" in connection.introspection.table_names()
+        if is_migrated and _active_text() != text:
+            hint = "`manage.py migrate` publishes it."
+            yield Warning("the policy file differs from the active policy", hint=hint, id="authz.W107")
 
 
 def findings_of_bindings(program: Program | None) -> Iterator[CheckMessage]:
-    connection = connections[DEFAULT_DB_ALIAS]
     for binding in registry.bindings:
         try:
-            table_of(binding, connection)
+            table_of(binding)
         except AuthzError as refused:
             yield Error(f"{binding.place}: bind: {refused}", hint="Correct the binding.", id="authz.E103")
             continue
@@ -88,22 +90,6 @@ def findings_of_bindings(program: Program | None) -> Iterator[CheckMessage]:
             near = get_close_matches(known.name, sorted(program.types), 1)
             hint = f"Did you mean `{near[0]}`?" if near else "Declare it, or remove type_of."
             yield Warning(f"{model._meta.label}: the policy has no type `{known.name}`", hint=hint, id="authz.W105")
-        if kind_of(id_field(model, known.column), connection) is None:
-            yield Error(
-                f"{model._meta.label}: its ids cannot be compared exactly", hint="Use another column.", id="authz.E106"
-            )
-
-
-def _of_database() -> Iterator[CheckMessage]:
-    if settings.POLICY is None or "authz_environment" not in connections[DEFAULT_DB_ALIAS].introspection.table_names():
-        return
-    environment = environment_named(settings.ENVIRONMENT)
-    active = None if environment is None else _active_text(environment)
-    try:
-        is_active = active == text_of_file(str(settings.POLICY))
-    except AuthzError:
-        return  # reported above
-    if not is_active:
-        yield Warning(
-            "the policy file differs from the active policy", hint="`manage.py migrate` publishes it.", id="authz.W107"
-        )
+        if kind_of(id_field(model, known.column)) is None:
+            said = f"{model._meta.label}: its ids cannot be compared exactly"
+            yield Error(said, hint="Use another column.", id="authz.E106")

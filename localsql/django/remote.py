@@ -146,7 +146,7 @@ def document() -> dict[str, Any]:
     """Return the bindings of the models as data bindings."""
     found: dict[str, dict[str, Any]] = {}
     for binding in registry.bindings:
-        table = table_of(binding, connection)
+        table = table_of(binding)
         columns = [each for each in table.args if isinstance(each, BoundColumn)]
         key = str(key_from_text(binding.text))
         types = [_sql_type(each.kind) for each in columns]
@@ -194,7 +194,7 @@ def _bindings(version: int, vendor: str, model: type[Model] | None = None, kind:
     if model is not None and kind is not None:
         known = registry.type_of(model)
         every: QuerySet[Any, Any] = QuerySet(model)  # a manager may leave out some
-        sql, columns, _ = compiled(every.values_list(known.column), connection, known.name)
+        sql, columns, _ = compiled(every.values_list(known.column), known.name)
         found["sql_types"][known.name] = _sql_type(kind)
         if _sql_type(columns[0].kind) == found["sql_types"][known.name]:
             found["domains"] = {known.name: {"query": _query(sql, columns)}}

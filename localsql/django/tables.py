@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from threading import Lock
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
 from django.contrib.auth import get_user_model
 from django.core.exceptions import EmptyResultSet, FullResultSet, ValidationError
-from django.db import DEFAULT_DB_ALIAS, connections
-from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db import connection
 from django.db.models import Field, Model, QuerySet, UUIDField
 from django.db.models.expressions import Col
 from django.db.models.lookups import Lookup
 from django.db.models.sql.compiler import SQLCompiler
 from django.db.models.sql.constants import LOUTER
-from django.db.models.sql.where import WhereNode
 
 from checks.asking import run
 from checks.engine.sql.bound import BoundColumn, BoundTable, BoundTables, OuterColumn, OwnRows
 from checks.engine.sql.text import Dialect, IdKind
 from facts.wire import id_from_json, name_from_json
-from localsql.binding_keys import BindingKey, key_from_text
+from localsql.binding_keys import key_from_text
 from localsql.django.bindings import ModelBinding, registry
 from localsql.errors import BindingRejected
 from policy.errors import MalformedRequest
@@ -33,46 +31,35 @@ from policy.values import BOOLEAN, INTEGER, STRING, Value
 
 _TEXT = re.compile(r"(n?varchar|character varying|text)\b")
 _WHOLE = re.compile(r"((small|big)?int(eger)?|(small|big)?serial)\b")
-_KINDS = {INTEGER: IdKind.INTEGER, BOOLEAN: IdKind.BOOLEAN}
-
-_made: tuple[int, Dialect, BoundTables] | None = None
-_making = Lock()
 
 
 def current() -> BoundTables:
-    """Return the tables of all bindings, compiled once in a process."""
-    global _made
-    dialect = run.dialect()
-    if _made is None or _made[0] != registry.version or _made[1] is not dialect:
-        with _making:
-            version, connection = registry.version, connections[DEFAULT_DB_ALIAS]
-            _made = version, dialect, BoundTables([table_of(each, connection) for each in registry.bindings])
-    return _made[2]
+    """Return the tables of all bindings, compiled once in a process; again after a further `bind` or `type_of`."""
+    return _tables(registry.version, run.dialect())
 
 
-def table_of(binding: ModelBinding, connection: BaseDatabaseWrapper) -> BoundTable:
+@lru_cache(maxsize=1)
+def _tables(version: int, dialect: Dialect) -> BoundTables:
+    return BoundTables([table_of(each) for each in registry.bindings])
+
+
+def table_of(binding: ModelBinding) -> BoundTable:
     """Return a binding as a table. Raise `BindingRejected` if its columns do not fit, or cannot be compared exactly."""
     key = key_from_text(binding.text)
-    sql, columns, rows = compiled(binding.queryset, connection, binding.text)
+    sql, columns, rows = compiled(binding.queryset, binding.text)
     if len(columns) != len(key.columns):
         raise BindingRejected(binding.text, f"has {len(key.columns)} `_`, but the queryset has {len(columns)} columns")
     args: list[BoundColumn | str] = [constant or "" for constant in key.constants]
     for index, column in zip(key.columns, columns):
-        _check_kind(binding.text, key, index, column.kind)
+        name, kind = key.signature.types[index], column.kind
+        if (name == BOOLEAN) != (kind is IdKind.BOOLEAN) or (name == INTEGER and kind is not IdKind.INTEGER):
+            reason = f"argument {index + 1} is of type {name}, but its column holds {kind} values"
+            raise BindingRejected(binding.text, reason)
         args[index] = column
     return BoundTable(key.signature, sql, tuple(args), rows)
 
 
-def _check_kind(text: str, key: BindingKey, index: int, kind: IdKind) -> None:
-    type_name = key.signature.types[index]
-    wanted = _KINDS.get(type_name)
-    if (wanted is not None and kind is not wanted) or (wanted is None and kind is IdKind.BOOLEAN):
-        raise BindingRejected(text, f"argument {index + 1} is of type {type_name}, but its column holds {kind} values")
-
-
-def compiled(
-    queryset: QuerySet[Any, Any], connection: BaseDatabaseWrapper, text: str
-) -> tuple[str, list[BoundColumn], OwnRows | None]:
+def compiled(queryset: QuerySet[Any, Any], text: str) -> tuple[str, list[BoundColumn], OwnRows | None]:
     """Return a queryset's SQL, with its constants as literals, its columns, and whether its rows are a table's own."""
     if queryset.db != connection.alias:
         raise BindingRejected(text, f"its model is in the database `{queryset.db}`; facts are in `{connection.alias}`")
@@ -82,7 +69,7 @@ def compiled(
     compiler = query.get_compiler(connection=connection, elide_empty=False)
     sql, params = compiler.as_sql(with_col_aliases=True)
     select = compiler.select
-    kinds = _columns(text, compiler, connection)
+    kinds = _columns(text, compiler)
     numbered = [f"col{index}" for index in range(1, len(select) + 1)]
     names = numbered if query.combinator else [alias or name for name, (*_, alias) in zip(numbered, select)]
     if query.combinator:
@@ -90,19 +77,19 @@ def compiled(
     quoted = [connection.ops.quote_name(name) for name in names]
     owns = [connection.ops.quote_name(getattr(getattr(each, "target", None), "column", "")) for each, *_ in select]
     columns = [BoundColumn(name, *of_column, own) for name, of_column, own in zip(quoted, kinds, owns)]
-    return with_literals(sql, params, connection), columns, _own_rows(compiler.query, select, connection)
+    return with_literals(sql, params), columns, _own_rows(compiler.query, select)
 
 
-def _own_rows(query: Any, select: Any, connection: BaseDatabaseWrapper) -> OwnRows | None:
+def _own_rows(query: Any, select: Any) -> OwnRows | None:
     """Return what is known of a queryset's rows if they are rows of one table, filtered by their own columns."""
     read = [name for name, uses in query.alias_refcount.items() if uses]
     does_more = query.combinator or query.distinct or query.is_sliced or query.group_by is not None
     if does_more or query.extra_tables or len(read) != 1 or not all(isinstance(each, Col) for each, *_ in select):
         return None
-    leaves = list(_leaves(query.where))
-    if not all(isinstance(each, Col) for each in leaves):
+    compared = list(_compared(query.where))
+    if not all(isinstance(each, Col) for each in compared):
         return None
-    may_be_null = any(each.target.null for each in leaves)
+    may_be_null = any(each.target.null for each in compared)
 
     def test(alias: str) -> str:
         own = query.clone()
@@ -113,25 +100,22 @@ def _own_rows(query: Any, select: Any, connection: BaseDatabaseWrapper) -> OwnRo
             return ""
         except EmptyResultSet:
             return "1 = 0"
-        return f"({with_literals(sql, params, connection)}){' IS TRUE' if may_be_null else ''}" if sql else ""
+        return f"({with_literals(sql, params)}){' IS TRUE' if may_be_null else ''}" if sql else ""
 
     return OwnRows(query.alias_map[read[0]].table_name, test)
 
 
-def _leaves(node: Any) -> Iterator[Any]:
+def _compared(where: Any) -> Iterator[Any]:
     """Yield what a filter compares with values; what is not a column may be a subquery, or SQL of the project."""
-    if isinstance(node, WhereNode):
-        for child in node.children:
-            yield from _leaves(child)
-    elif isinstance(node, Lookup):
-        values = node.rhs if isinstance(node.rhs, list | tuple | set) else [node.rhs]
-        yield node.lhs
-        yield from (each for each in values if hasattr(each, "as_sql"))
-    else:
-        yield node
+    for leaf in where.leaves():
+        if isinstance(leaf, Lookup):
+            values = leaf.rhs if isinstance(leaf.rhs, list | tuple | set) else [leaf.rhs]
+            yield from (leaf.lhs, *(each for each in values if hasattr(each, "as_sql")))
+        else:
+            yield leaf
 
 
-def with_literals(sql: str, params: Sequence[object], connection: BaseDatabaseWrapper) -> str:
+def with_literals(sql: str, params: Sequence[object]) -> str:
     """Return SQL with the constants of a binding in place of its parameters, quoted by the database or its driver."""
     if connection.vendor == "postgresql":
         connection.ensure_connection()
@@ -153,23 +137,23 @@ def outer_column(expression: Any, compiler: SQLCompiler, sql: str, kind: IdKind)
     return OuterColumn(sql, kind, table.table_name, name, expression.alias)
 
 
-def _columns(text: str, compiler: SQLCompiler, connection: BaseDatabaseWrapper) -> list[tuple[IdKind, bool]]:
+def _columns(text: str, compiler: SQLCompiler) -> list[tuple[IdKind, bool]]:
     """Return what the columns of compiled SQL hold, and whether they may be NULL in any query that it combines."""
-    found = [_column(text, expression, connection, compiler.query) for expression, *_ in compiler.select]
+    found = [_column(text, expression, compiler.query) for expression, *_ in compiler.select]
     for query in compiler.query.combined_queries:
         inner = query.get_compiler(connection=connection, elide_empty=False)
         inner.as_sql()
-        others = _columns(text, inner, connection)
+        others = _columns(text, inner)
         if [kind for kind, _ in others] != [kind for kind, _ in found]:
             raise BindingRejected(text, "the querysets that it combines have columns of different types")
         found = [(kind, one or another) for (kind, one), (_, another) in zip(found, others)]
     return found
 
 
-def _column(text: str, expression: Any, connection: BaseDatabaseWrapper, query: Any) -> tuple[IdKind, bool]:
+def _column(text: str, expression: Any, query: Any) -> tuple[IdKind, bool]:
     """Return what a column holds, and whether it may be NULL."""
     field = expression.output_field
-    kind = kind_of(field, connection, isinstance(expression, Col))
+    kind = kind_of(field, isinstance(expression, Col))
     if kind is None:
         raise BindingRejected(text, f"a {type(field).__name__} cannot be compared exactly; select a text or a number")
     # The output field of a foreign key is the key that it refers to, which is never NULL; the column's own is `target`.
@@ -178,7 +162,7 @@ def _column(text: str, expression: Any, connection: BaseDatabaseWrapper, query: 
     return kind, not is_sure or getattr(join, "join_type", None) == LOUTER
 
 
-def kind_of(field: Field[Any, Any], connection: BaseDatabaseWrapper, is_column: bool = True) -> IdKind | None:
+def kind_of(field: Field[Any, Any], is_column: bool = True) -> IdKind | None:
     """Return how the values of a field are compared with ids; None if they cannot be, exactly."""
     field = referred(field)
     if isinstance(field, UUIDField):
@@ -216,15 +200,10 @@ def value_of(thing: object) -> Value:
             return Value(known.name, str(key))
         return _checked(known.name, id_text(_as_stored(thing, known.column, key)))
     match thing:
-        case Value(type_name, text):
-            return _checked(type_name, text)
-        case bool():
-            return Value(BOOLEAN, str(thing).lower())
-        case int():
-            return _checked(INTEGER, str(thing))
-        case str():
-            return _checked(STRING, thing)
-        case (str() as type_name, key):
+        case bool() | int() | str():
+            type_name = BOOLEAN if isinstance(thing, bool) else INTEGER if isinstance(thing, int) else STRING
+            return _checked(type_name, id_text(thing))
+        case Value(type_name, key) | (str() as type_name, key):
             return _checked(type_name, id_text(key))
     if getattr(thing, "is_anonymous", False):
         return Value(registry.type_of(get_user_model()).name, NOBODY)
