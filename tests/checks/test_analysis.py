@@ -127,6 +127,16 @@ def test_numbers_and_times_between_below_and_above_the_constants(db, solver):
     assert late.more.witness.is_timed
 
 
+def test_none_for_one_value_is_less_than_none_for_any_two(db, solver):
+    one = """
+    actor User {} resource Doc { permissions = ["read"]; }
+    declare follows(User, User);
+    has_permission(u: User, "read", d: Doc) if owns(u, d) and not follows(x, x);
+    """
+    two = one.replace("follows(x, x)", "follows(_x, _y)")
+    assert differences(one, two, solver) == {"read on Doc": (Verdict.PROVED, Verdict.FOUND)}
+
+
 def test_a_list_binds_the_variable_of_a_not(db, solver):
     status = """
     actor User {} resource Doc { permissions = ["read"]; }
