@@ -102,20 +102,33 @@ def _names(type_name: str, taken: set[str], count_of_free: int, isolated: int) -
 
 
 def _numbers(constants: list[int], count_of_free: int, isolated: int, most: int) -> tuple[list[str], list[str]]:
-    """Return free and isolated numbers below, between and above the constants, at most so far from each other."""
-    free: list[str] = []
-    lonely: list[str] = []
-    wanted = count_of_free + isolated * (count_of_free + 1)
+    """Return free and isolated numbers below, between and above the constants.
+
+    Free ones are at most so far from each other. If there are isolated ones, rules may tell how many numbers lie
+    between two of facts: then free ones follow each other.
+    """
+    free: list[int] = []
+    lonely: list[int] = []
     for low, high in pairwise([LEAST - 1, *constants, GREATEST + 1]):
-        if high - low - 1 <= wanted:
-            free += map(str, range(low + 1, high))
-            continue
-        step = min(most, (high - low) // (wanted + 1))
-        length = step * (wanted + 1)
-        start = min(high, length) - length if low < LEAST else low
-        for place in range(1, wanted + 1):
-            (lonely if place % (isolated + 1) else free).append(str(start + step * place))
-    return free, lonely
+        length = count_of_free * (isolated + 1)
+        if high - low - 1 <= 2 * length + isolated:
+            free += range(low + 1, high)
+        elif isolated:
+            for start in _run_starts(low, high, length):
+                free += range(start, start + length)
+                beside = (*range(start - isolated, start), *range(start + length, start + length + isolated))
+                lonely += (each for each in beside if low < each < high)
+        else:
+            step = min(most, (high - low) // (length + 1))
+            start = min(high, step * (length + 1)) - step * (length + 1) if low < LEAST else low
+            free += (start + step * place for place in range(1, length + 1))
+    return list(map(str, free)), list(map(str, dict.fromkeys(lonely)))
+
+
+def _run_starts(low: int, high: int, length: int) -> list[int]:
+    """Return where runs of numbers begin: one next to each end that is a constant; without constants, one anywhere."""
+    starts = [*([low + 1] if low >= LEAST else []), *([high - length] if high <= GREATEST else [])]
+    return starts or [STEP]
 
 
 # ---- the program --------------------------------------------------------------------------------------------------
@@ -460,8 +473,9 @@ class Claim:
                 case _:
                     facts.append(Atom(predicates[name], values))
         then = int(moments[0].id) if moments else now
-        used = {value for each in (*facts, *atoms) for value in each.args}
-        is_timed = bool(moments) and (then != now or moments[0] in used)
+        used = {value for each in (*facts, *atoms) for value in values_of(each)}
+        soon = range(now, now + TIME_STEP)
+        is_timed = bool(moments) and (then != now or any(v.type == INTEGER and int(v.id) in soon for v in used))
         found = Witness(tuple(sorted(facts, key=str)), atoms[0], then, is_timed)
         self.replay(found)
         return replace(found, atom=replace(found.atom, predicate=self.shown or found.atom.predicate))

@@ -127,6 +127,19 @@ def test_numbers_and_times_between_below_and_above_the_constants(db, solver):
     assert late.more.witness.is_timed
 
 
+def test_a_counterexample_may_need_numbers_with_none_between_them(db, solver):
+    gap = """
+    actor User {} resource Doc { permissions = ["read"]; }
+    gap(a: Integer, z: Integer, b: Integer) if a < z and z < b;
+    has_permission(_: User, "read", d: Doc) if low(d, a) and high(d, b) and a < b and not gap(a, _z, b);
+    """
+    found = proved(stated(compile_text(gap), 'allow(_: User, "read", d: Doc)'), solver)
+    high, low = found.witness.facts
+    assert int(high.args[1].id) == int(low.args[1].id) + 1
+    found = proved(stated(compile_text(gap), 'allow(_: User, "read", d: Doc)', "high(d, 7) and low(d, 2)"), solver, 3)
+    assert {fact.args[1].id for fact in found.witness.facts} > {"2", "7"}
+
+
 def test_none_for_one_value_is_less_than_none_for_any_two(db, solver):
     one = """
     actor User {} resource Doc { permissions = ["read"]; }
