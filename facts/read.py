@@ -121,6 +121,13 @@ def facts_about(numbers: Mapping[Signature, int], value: Value, most: int) -> It
         yield from [fact_of_row(by_number[number], row) for row in rows]
 
 
+def facts_of(numbers: Mapping[Signature, int], most: int) -> Iterator[Fact]:
+    """Yield at most `most` facts of each signature."""
+    for signature, number in numbers.items():
+        rows = fetch(select(IDS, "sig = %s", limit="%s"), (number, most))
+        yield from [fact_of_row(signature, row) for row in rows]
+
+
 # ---- counts ------------------------------------------------------------------------------------------------------
 
 

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from policy.rules.changes import ArgumentSet, AtomSet, are_within, atom_set, narrowed, term_set
-from policy.rules.components import Components
+from policy.rules.components import Components, reachable
 from policy.rules.flatten import PredicateKey, atoms_of, is_made_here, key_of, substituted, terms_of
 from policy.rules.program import Atom, Compare, Literal, Member, Not, Now, Program, Rule, Term, Types, Var
-from policy.values import INTEGER, Value
+from policy.values import INTEGER, PRIMITIVES, Value
 
 MOST_GOALS = 60  # of one predicate in a slice; beyond that a single goal stands for all of its atoms
 
@@ -165,6 +165,32 @@ def _in_atom(atom: Atom, by: Mapping[Var, Value]) -> Atom:
 def atom_of(literal: Literal) -> Atom | None:
     """Return the atom that a literal is, or denies."""
     return next(iter(atoms_of([literal])), None)
+
+
+# ---- Goals about any values ------------------------------------------------------------------------------------------
+
+
+def apart(part: Slice) -> set[AtomSet]:
+    """Return the goals that share no actor or resource with the goals that lead to them, and all that these call."""
+    return set(reachable([goal for rule in part.all_rules for goal in _apart(rule)], part.called))
+
+
+def _apart(rule: SlicedRule) -> list[AtomSet]:
+    left = {atom: call for lit, call in zip(rule.body, rule.calls) if call and (atom := atom_of(lit))}
+    near = {*_entities(rule.head, rule), *(term for atom in left for term in atom.args if isinstance(term, Value))}
+    size = -1
+    while size != len(left):
+        size = len(left)
+        for atom in list(left):
+            entities = _entities(atom, rule)
+            if near.intersection(entities or atom.args) or not atom.args:
+                near |= entities
+                del left[atom]
+    return list(left.values())
+
+
+def _entities(atom: Atom, rule: SlicedRule) -> set[Term]:
+    return {term for term in atom.args if not term_set(term, rule.slots).types.issubset(PRIMITIVES)}
 
 
 # ---- Values that no fact has -----------------------------------------------------------------------------------------

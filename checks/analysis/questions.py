@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import count
+from itertools import count, groupby
+from operator import attrgetter
 from typing import NamedTuple
 
-from checks.analysis.proofs import sliced
+from checks.analysis.proofs import apart, sliced
 from checks.analysis.search import (
     MOST_IDS,
     REQUEST_MEMORY,
@@ -23,8 +24,8 @@ from checks.asking import run
 from checks.asking.advice import Unknown, advice
 from checks.asking.question import check_predicate
 from checks.asking.snapshot import Snapshot, fact_of_atom
-from facts.read import facts_about
-from facts.wire import fact_to_json
+from facts.read import facts_about, facts_of
+from facts.wire import Fact, fact_to_json
 from policy.errors import AuthzError
 from policy.language import ast, parse
 from policy.language.source import PolicyRejected, Problem, Source, Span
@@ -326,7 +327,10 @@ def _exclude(way: Way, writer: ProgramWriter) -> None:
 
 
 def stored_around(session: Snapshot, claim: Claim) -> tuple[list[Atom], list[str]]:
-    """Return stored facts that can matter to the goal and are connected with its values, and a note if not all."""
+    """Return stored facts that can matter to the goal and are connected with its values, and a note if not all.
+
+    What rules ask of any value, as `not is_frozen(_)` does, is connected with nothing: these facts are returned, too.
+    """
     keys = {goal.key for goal in claim.holds.rules}
     numbers = {
         signature: number
@@ -343,16 +347,25 @@ def stored_around(session: Snapshot, claim: Claim) -> tuple[list[Atom], list[str
         is_whole = is_whole and len(about) <= _OF_EACH
         connected = []
         for fact in about:
-            entities = [arg for arg in fact.args if arg.type not in PRIMITIVES]
+            entities = _entities(fact)
             if (value.type not in PRIMITIVES or not entities) and session.place_of(fact) is not None:
                 found[Atom(fact.predicate, fact.args)] = None
                 connected += entities
         return connected
 
-    reachable(sorted(claim.holds.values), mentioned_with)
+    far = apart(claim.holds)
+    of_any = {each: number for each, number in numbers.items() if any(map(AtomSet.of_signature(each).meets, far))}
+    by_kind = [list(same) for _, same in groupby(facts_of(of_any, _OF_EACH + 1), attrgetter("signature"))]
+    is_whole = all(len(same) <= _OF_EACH for same in by_kind)
+    others = {arg for same in by_kind for fact in same for arg in _entities(fact) or fact.args}
+    reachable(sorted(claim.holds.values | others), mentioned_with)
     stored = list(found)[:MOST_STORED]
     is_whole = is_whole and len(found) == len(stored)
     return stored, [] if is_whole else [f"only {len(stored):,} stored facts around the goal were considered"]
+
+
+def _entities(fact: Fact) -> list[Value]:
+    return [arg for arg in fact.args if arg.type not in PRIMITIVES]
 
 
 # ---- What no fact can ever make matter: rules without effect, permissions that nobody can have ----------------------
@@ -386,8 +399,7 @@ def _unused_roles(program: Program, names: DeclaredNames) -> Iterator[Problem]:
     asked = [goal for goal in sliced(program, *goals).rules if goal.key == ("has_role", 3)]
     for (block, keyword, name), span in names.items():
         wanted = AtomSet.of("has_role", [everything, Value(STRING, name), frozenset((block,))])
-        met = (map(ArgumentSet.meet, goal.args, wanted.args) for goal in asked)
-        if keyword == "roles" and not any(all(slot.types for slot in slots) for slots in met):
+        if keyword == "roles" and not any(map(wanted.meets, asked)):
             yield _notice(span, f'the role "{name}" grants nothing', "proved")
 
 

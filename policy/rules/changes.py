@@ -86,6 +86,10 @@ class AtomSet(NamedTuple):
         """Return for each argument its only value, if it has one."""
         return tuple([arg.only for arg in self.args])
 
+    def meets(self, other: AtomSet) -> bool:
+        """Return whether some atom is in both sets."""
+        return self.key == other.key and all(slot.types for slot in map(ArgumentSet.meet, self.args, other.args))
+
     def is_within(self, other: AtomSet) -> bool:
         return self.key == other.key and are_within(self.args, other.args)
 

@@ -411,6 +411,14 @@ def test_how_counts_stored_facts(repos):
     assert run(*asked)[1].startswith("insert has_role")
 
 
+def test_facts_of_any_value_are_deleted(repos):
+    frozen = POLICY.replace('"write" if "writer"', '"write" if not is_frozen(_) and "writer"')
+    publish(repos, f"{frozen} resource Site {{}} declare is_frozen(Site);")
+    store(repos, fact("has_role", "User:ann", "writer", "Doc:plan"), fact("is_frozen", "Site:main"))
+    asked = ("how", 'allow(User{"ann"}, "write", Doc{"plan"})', "--environment", repos.environment.slug)
+    assert run(*asked, "--with-stored") == (0, "delete is_frozen(Site:main)\n")
+
+
 def test_a_policy_that_grants_more_is_refused(repos, files):
     publish(repos, POLICY)
     where = ("--environment", repos.environment.slug)
