@@ -153,7 +153,8 @@ def stated(program: Program, goal: str, condition: str = "") -> Claim:
 
     It is a predicate of its own: `claim_1(u: User, "read", d: Document) if allow(u, "read", d) and (not ...)`.
     """
-    predicate, terms = _goal_terms(goal)
+    unused = next(stem for stem in map("any{}_".format, count(1)) if stem not in goal + condition)
+    predicate, terms = _goal_terms(goal, unused)
     for _, type_name, value_id in terms:
         if value_id is None and type_name is not None and type_name not in program.subtypes:
             raise NotAClaim(str(Unknown("type", type_name, "", tuple(sorted(program.types)))))
@@ -177,8 +178,8 @@ def stated(program: Program, goal: str, condition: str = "") -> Claim:
     return Claim(part, never=derived(program), shown=predicate)
 
 
-def _goal_terms(goal: str) -> tuple[str, list[GoalTerm]]:
-    """Return the predicate and the arguments of a goal."""
+def _goal_terms(goal: str, stem: str = "any_") -> tuple[str, list[GoalTerm]]:
+    """Return the predicate and the arguments of a goal. Each `_` becomes a variable of its own, named by the stem."""
     reason = ""
     try:
         items = parse(Source(f"{goal.strip().removesuffix(';')};")).items
@@ -186,18 +187,18 @@ def _goal_terms(goal: str) -> tuple[str, list[GoalTerm]]:
         items, reason = (), f": {rejected.problems[0].message}"
     match items:
         case (ast.Rule(head=head, body=None),):
-            return head.predicate.text, [_goal_term(param, place) for place, param in enumerate(head.params)]
+            return head.predicate.text, [_goal_term(param, f"{stem}{place}") for place, param in enumerate(head.params)]
     raise NotAClaim(f'`{goal}` is not a goal{reason}. Write it as `allow(u: User, "read", d: Document)`.')
 
 
-def _goal_term(param: ast.Parameter | ast.Term, place: int) -> GoalTerm:
+def _goal_term(param: ast.Parameter | ast.Term, anonymous: str) -> GoalTerm:
     match param:
         case ast.Literal(value):
             return GoalTerm(str(value), value.type, value.id)
         case ast.Parameter(ast.Variable(name), ast.Name(type_name)):
-            return GoalTerm(f"any_{place}" if name == "_" else name, type_name)
+            return GoalTerm(anonymous if name == "_" else name, type_name)
         case ast.Variable(name):
-            return GoalTerm(f"any_{place}" if name == "_" else name)
+            return GoalTerm(anonymous if name == "_" else name)
     raise AssertionError(param)  # the parser refuses `@current_unix_time` in heads
 
 

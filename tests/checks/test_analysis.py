@@ -175,6 +175,13 @@ def test_a_claim_is_proved_or_refuted(db, solver):
     assert str(found.witness.atom) == 'allow(User{"user1"}, "read", Doc{"doc1"})'
 
 
+def test_any_value_of_a_goal_is_no_variable_of_the_condition(db, solver):
+    program = compile_text(POLICY.replace("not is_locked(resource)", "not has_left(actor)"))
+    for name in ("other", "any_0", "any1_0"):
+        found = proved(stated(program, 'allow(_: User, "write", _: Doc)', f"has_left({name})"), solver, 2)
+        assert found.verdict == Verdict.FOUND
+
+
 @pytest.mark.parametrize(
     ("goal", "unless", "told"),
     [
