@@ -399,7 +399,7 @@ def _unused_roles(program: Program, names: DeclaredNames) -> Iterator[Problem]:
     goals = [AtomSet.of(ALLOW, [everything, frozenset((STRING,)), everything][:arity]) for arity in arities]
     asked = [goal for goal in sliced(program, *goals).rules if goal.key == ("has_role", 3)]
     for (block, keyword, name), span in names.items():
-        wanted = AtomSet.of("has_role", [everything, Value(STRING, name), frozenset((block,))])
+        wanted = AtomSet.of("has_role", [everything, Value(STRING, name), program.subtypes[block]])
         if keyword == "roles" and not any(map(wanted.meets, asked)):
             yield _notice(span, f'the role "{name}" grants nothing', "proved")
 
@@ -407,7 +407,7 @@ def _unused_roles(program: Program, names: DeclaredNames) -> Iterator[Problem]:
 def _permissions(program: Program, names: DeclaredNames, solver: Solver) -> Iterator[Problem]:
     """Yield the permissions that nobody can have, and those that everybody has who has another one."""
     goals = {
-        (block, name): AtomSet.of(ALLOW, [program.subtypes[ACTOR], Value(STRING, name), frozenset((block,))])
+        (block, name): AtomSet.of(ALLOW, [program.subtypes[ACTOR], Value(STRING, name), program.subtypes[block]])
         for block, keyword, name in names
         if keyword == "permissions"
     }

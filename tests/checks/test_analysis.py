@@ -330,6 +330,24 @@ def test_what_has_no_effect_is_reported(db):
 LARGE = "p(X1,X2,X3,X4,X5,X6,X7) :- n(X1),n(X2),n(X3),n(X4),n(X5),n(X6),n(X7). n(1..60).\n"
 
 
+def test_what_only_a_subtype_uses_has_an_effect(db, solver):
+    videos = """
+    actor User {}
+    resource Content { roles = ["viewer"]; permissions = ["read", "see"]; "see" if "viewer"; }
+    resource Video extends Content {
+      roles = ["fan"];
+      permissions = ["play", "like"];
+      "play" if "fan";
+      "like" if "viewer";
+      "read" if owns(actor, resource);
+    }
+    """
+    assert without_effect(compile_text(videos), solver) == ([], True)
+    unread = videos.replace('"read" if owns(actor, resource);', "")
+    ((notice, *others), _) = without_effect(compile_text(unread), solver)
+    assert 'nobody can have "read"' in notice.message and others == []
+
+
 def test_a_program_that_is_too_large_is_ended_in_time():
     began = time.monotonic()
     with Solver(2.0) as solver:
