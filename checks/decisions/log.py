@@ -546,7 +546,7 @@ def without_context(question: bytes) -> tuple[bytes, int]:
     left_out = 0
     for each in bodies:
         if isinstance(each, dict) and _CONTEXT in each:
-            left_out += len(each.pop(_CONTEXT) or ())
+            left_out += _number_in(each.pop(_CONTEXT))
     return orjson.dumps(body), left_out
 
 
@@ -554,14 +554,20 @@ def without_properties(question: bytes) -> tuple[bytes, int]:
     """Return an AuthZEN question without its properties and context, and how many there were."""
     body = orjson.loads(question)
     left_out = 0
-    for each in [body, *(body.get("evaluations") or ())]:
+    evaluations = body.get("evaluations")
+    for each in [body, *(evaluations if isinstance(evaluations, list) else ())]:
         if not isinstance(each, dict):
             continue
-        left_out += len(each.pop("context", None) or ())
+        left_out += _number_in(each.pop("context", None))
         for name in ("subject", "action", "resource"):
             if isinstance(each.get(name), dict):
-                left_out += len(each[name].pop("properties", None) or ())
+                left_out += _number_in(each[name].pop("properties", None))
     return orjson.dumps(body), left_out
+
+
+def _number_in(member: object) -> int:
+    """Return how many facts a member has; it may have any form where the endpoint ignores it, or refuses a part."""
+    return len(member) if isinstance(member, dict | list) else int(bool(member))
 
 
 def event_of(body: bytes, has_contents: bool) -> tuple[bytes, int]:

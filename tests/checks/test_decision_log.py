@@ -263,6 +263,23 @@ def test_a_question_that_cannot_be_written_without_them_is_left_out(repos, path,
     assert (line["question"], line["context_facts_left_out"]) == ({}, 1)
 
 
+@pytest.mark.parametrize(
+    ("name", "ignored", "left_out"),
+    [
+        ("authorize", {"query": {"context_facts": 5}}, 1),
+        ("/access/v1/evaluation", {"evaluations": 7}, 1),
+        ("/access/v1/evaluations", {"evaluations": [{}, {"context": 5}, {"action": {"properties": True}}]}, 3),
+        ("/access/v1/search/subject", {"subject": {"type": "User", "properties": 7}, "evaluations": 7}, 2),
+    ],
+)
+def test_a_question_is_kept_beside_ignored_members_of_the_same_names(repos, path, settings, name, ignored, left_out):
+    settings.DECISION_LOG_CONTEXT = False
+    body = QUESTIONS[name][0] | ignored
+    assert repos.post(path_of(name), body).status_code == 200
+    (line,) = lines(path)
+    assert line["question"].keys() == body.keys() and line["context_facts_left_out"] == left_out
+
+
 # ---- what goes wrong -------------------------------------------------------------------------------------------------
 
 
