@@ -12,6 +12,7 @@ from checks.analysis.search import (
     REQUEST_MEMORY,
     SECONDS,
     Claim,
+    Derived,
     Finding,
     OutOfLimits,
     ProgramWriter,
@@ -43,9 +44,12 @@ _ACTION, _RESOURCE = 1, 2  # places in `allow`
 _OTHER = "any other action"  # all that neither policy knows
 
 
-def derived(program: Program) -> frozenset[str]:
-    """Return those of `allow` and `has_permission` that rules derive: stored facts of them would bypass all rules."""
-    return frozenset(name for name, _ in program.rules_by_predicate if name in DECISIONS)
+def derived(program: Program) -> Derived:
+    """Return what rules derive of `allow` and `has_permission`: stored facts of that would bypass all rules."""
+    return {
+        key: frozenset().union(*(types_of(rule.head.args[-1], rule.types) for rule in rules))
+        for key, rules in program.rules_by_predicate.items() if key[0] in DECISIONS and key[1]
+    }  # fmt: skip
 
 
 def proved(claim: Claim, solver: Solver, most: int = MOST_IDS) -> Finding:
@@ -75,11 +79,11 @@ def compared(old: Program, new: Program, solver: Solver, most: int = MOST_IDS) -
 
 
 def both_ways(
-    old: Program, new: Program, goal: AtomSet, other: AtomSet | None = None, never: frozenset[str] = frozenset()
+    old: Program, new: Program, goal: AtomSet, other: AtomSet | None = None, never: Derived | None = None
 ) -> tuple[Claim, Claim]:
     """Return the claims that each goal holds only where the other does."""
     sides = sliced(old, goal), sliced(new, other or goal)
-    return Claim(*sides, never), Claim(*sides[::-1], never)
+    return Claim(*sides, never or {}), Claim(*sides[::-1], never or {})
 
 
 def differing(old: Program, new: Program) -> list[tuple[str, AtomSet]]:
@@ -370,7 +374,7 @@ def _entities(fact: Fact) -> list[Value]:
 
 
 # ---- What no fact can ever make matter: rules without effect, permissions that nobody can have ----------------------
-# Facts of `allow` and of `has_permission` do not count where rules derive them: they would bypass the rules.
+# Facts of `allow` and of `has_permission` do not count for resources of types for which rules derive them.
 
 _IDS = 2  # of each type: more are searched only to compare policies
 DeclaredNames = dict[tuple[str, str, str], Span]  # by block, keyword and name

@@ -24,7 +24,7 @@ from checks.asking.snapshot import FactsAlone, fact_of_atom
 from policy.errors import AuthzError
 from policy.rules.changes import ArgumentSet, AtomSet
 from policy.rules.flatten import PredicateKey, key_of, terms_of
-from policy.rules.program import Atom, Compare, Not, Now, Program, Term
+from policy.rules.program import Atom, Compare, Not, Now, Program, Term, Types
 from policy.values import BOOLEAN, INTEGER, STRING, Value
 
 # ---- Slices of policies as an answer set program over a finite universe of values -----------------------------------
@@ -43,6 +43,8 @@ LEAST, GREATEST = -(2**63), 2**63 - 1
 STEP = 10  # between free numbers, unless they may be times
 TIME_STEP = 100_000_000  # seconds, about three years: a test with the numbers passes for a while
 _UNLIKELY = {"allow": 4, "has_permission": 4}  # costs of facts that policies accept, but that rules usually derive
+
+Derived = Mapping[PredicateKey, Types]  # the types of their last arguments
 
 # ---- the universe -------------------------------------------------------------------------------------------------
 
@@ -213,14 +215,17 @@ class ProgramWriter:
 
     # ---- facts and the current time -----------------------------------------------------------------------
 
-    def chosen_facts(self, part: Slice, never: frozenset[str]) -> None:
-        """Let facts be chosen: all that the slice's policy accepts, and that can matter to its goals.
+    def chosen_facts(self, part: Slice, never: Derived) -> None:
+        """Let facts be chosen: all that the slice's policy accepts, except some, and that can matter to its goals.
 
         Prefer as few changes as possible of the facts that are stored.
         """
         for goal in part.rules:
-            for slots in part.accepted(goal) if goal.predicate not in never else ():
-                terms, body = self.any_of(slots, in_facts=True)
+            for *others, last in part.accepted(goal):
+                kept = last.meet(ArgumentSet(last.types - never.get(goal.key, frozenset())))
+                if not kept.types:
+                    continue
+                terms, body = self.any_of([*others, kept], in_facts=True)
                 self.add(f"{{ {self.atom('f', goal.key, terms)} : {body} }}.")
             terms, _ = self.any_of(goal.args)
             true, stored = (self.atom(prefix, goal.key, terms) for prefix in "fs")
@@ -412,12 +417,12 @@ class Finding:
 class Claim:
     """That no facts make one slice's goal true and the other's false. Both are about the same values, except constants.
 
-    `never` has predicates of which no facts are chosen. The goal is shown with the predicate `shown`.
+    `never` has what no facts are chosen of. The goal is shown with the predicate `shown`.
     """
 
     holds: Slice
     fails: Slice | None = None
-    never: frozenset[str] = frozenset()
+    never: Derived = field(default_factory=dict)
     shown: str = ""
     finding: Finding = Finding(Verdict.UNKNOWN)
 

@@ -175,6 +175,18 @@ def test_a_claim_is_proved_or_refuted(db, solver):
     assert str(found.witness.atom) == 'allow(User{"user1"}, "read", Doc{"doc1"})'
 
 
+def test_permissions_that_only_facts_grant_are_considered(db, solver):
+    program = compile_text(
+        POLICY
+        + 'resource File { permissions = ["open"]; } global { permissions = ["audit"]; } declare is_sealed(File);'
+    )
+    for goal in ('allow(_: User, "open", f: File)', 'allow(_: User, "audit")'):
+        found = proved(stated(program, goal, "is_sealed(f)" if "f:" in goal else ""), solver)
+        assert found.witness.facts[0].predicate == "has_permission"
+    assert proved(stated(program, 'allow(_: User, "sell", _: Doc)'), solver).verdict == Verdict.PROVED
+    assert "File" not in str([each.message for each in without_effect(program, solver)[0]])
+
+
 def test_any_value_of_a_goal_is_no_variable_of_the_condition(db, solver):
     program = compile_text(POLICY.replace("not is_locked(resource)", "not has_left(actor)"))
     for name in ("other", "any_0", "any1_0"):
