@@ -199,28 +199,53 @@ def _entities(atom: Atom, rule: SlicedRule) -> set[Term]:
 def isolation(slices: Iterable[Slice]) -> Bound:
     """Return for each type how many values that no fact has one rule can tell apart.
 
-    A variable can have such a value unless something binds it: a fact, a list, or a call whose rules all bind it.
+    A variable can have such a value unless something binds it: a fact, a list, a call whose rules all bind it, or, in a
+    head, all the calls that lead there. Goals are not asked about such values.
     """
     found: Bound = Counter()
     for part in slices:
-        places: set[tuple[PredicateKey, int]] = set()  # of heads where such a value may be
-        size = -1
-        while size != len(places):
-            size = len(places)
-            for rule in part.all_rules:
-                is_open = _open_variables(rule, places)
-                places |= {(key_of(rule.head), n) for n, term in enumerate(rule.head.args) if term in is_open}
-        found = most([found, *(variables(rule, _open_variables(rule, places)) for rule in part.all_rules)])
+        heads: Places = set()  # where such a value may be if it is asked about
+        asked: Places = set()  # where it is
+        for rule in _until_no_more(part.all_rules, heads):
+            heads |= _places(rule.head, _open_variables(rule, heads))
+        for rule in _until_no_more(part.all_rules, asked):
+            is_open = _asked_variables(rule, heads, asked)
+            asked |= {place for atom in atoms_of(rule.body) for place in _places(atom, is_open)}
+        found = most([found, *(variables(rule, _asked_variables(rule, heads, asked)) for rule in part.all_rules)])
     return found
 
 
-def _open_variables(rule: SlicedRule, places: set[tuple[PredicateKey, int]]) -> list[Var]:
+Places = set[tuple[PredicateKey, int]]
+
+
+def _until_no_more(rules: Sequence[SlicedRule], found: Places) -> Iterator[SlicedRule]:
+    """Yield the rules again and again, until nothing more is found by them."""
+    size = -1
+    while size != len(found):
+        size = len(found)
+        yield from rules
+
+
+def _places(atom: Atom, names: Sequence[Term]) -> Places:
+    return {(key_of(atom), place) for place, term in enumerate(atom.args) if term in names}
+
+
+def _open_variables(rule: SlicedRule, places: Places) -> list[Var]:
     bound: set[Term] = set()
     for literal in rule.body:
         if atom := atom_of(literal):
             known = [term for place, term in enumerate(atom.args) if (key_of(atom), place) not in places]
             bound.update(term for term in known if literal == atom or term in rule.inner)
     return [name for name, slot in rule.slots.items() if slot.values is None and name not in bound]
+
+
+def _asked_variables(rule: SlicedRule, places: Places, asked: Places) -> list[Var]:
+    head = rule.head
+    return [
+        name
+        for name in _open_variables(rule, places)
+        if name not in head.args or not asked.isdisjoint(_places(head, [name]))
+    ]
 
 
 # ---- Proofs that no facts make one goal true and another false, whatever their number -------------------------------

@@ -140,6 +140,19 @@ def test_a_counterexample_may_need_numbers_with_none_between_them(db, solver):
     assert {fact.args[1].id for fact in found.witness.facts} > {"2", "7"}
 
 
+def test_a_head_has_the_values_that_calls_ask_about(db, solver):
+    policy = """
+    actor User {} resource Doc { permissions = ["read"]; }
+    few(n: Integer) if n < 100;
+    has_permission(u: User, "read", d: Doc) if size(d, n) and few(n) and owns(u, d);
+    """
+    never = 'allow(u: User, "read", d: Doc)', "not owns(u, d)"
+    assert proved(stated(compile_text(policy), *never), solver).verdict == Verdict.PROVED
+    of_any = policy.replace("size(d, n) and few(n)", "few(n) and not size(d, n)")
+    found = proved(stated(compile_text(of_any), never[0], "size(d, 99)"), solver, 1)
+    assert found.verdict == Verdict.FOUND, "any other number is one"
+
+
 def test_none_for_one_value_is_less_than_none_for_any_two(db, solver):
     one = """
     actor User {} resource Doc { permissions = ["read"]; }
