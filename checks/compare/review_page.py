@@ -20,7 +20,7 @@ from facts.keyset_pages import any_ends
 from facts.numbering import numbers_as_of
 from facts.wire import value_from_text
 from policy.core.clock import now, time_of
-from policy.core.pagination import Pager
+from policy.core.pagination import Pager, digest_of
 from policy.errors import MalformedRequest
 from policy.models import DEFAULT_SLUG, Environment, PolicyVersion
 from policy.moments import AsOf, Moment, moment_of
@@ -198,12 +198,13 @@ def review_to_json(environment_id: int, sent: Mapping[str, str]) -> tuple[dict[s
         raise MalformedRequest("from", "is required to compare two moments, or `at` to list access at one")
     if sent["at"] and sent["end"]:
         raise MalformedRequest("to", "requires `from`")
-    start = review_walk.page_start_from_text(sent["after"])
+    of = digest_of(environment_id, {name: text for name, text in sent.items() if name != "after"})
+    start = review_walk.page_start_from_text(sent["after"], of)
     moments, found = _page_of(environment_id, sent, _moments_sent(sent), start)
     body = {
         "results": [_line_to_json(line) for line in found.lines],
         "not_answered": [str(each) for each in found.not_answered],
-        "next_page_token": review_walk.page_start_text(found.next) if found.next else None,
+        "next_page_token": review_walk.page_start_text(found.next, of) if found.next else None,
     }
     return body, moments[-1].revision
 

@@ -111,18 +111,18 @@ class PageStart(NamedTuple):
     last: Last
 
 
-def page_start_text(page_start: PageStart) -> str:
+def page_start_text(page_start: PageStart, of: str = _LINES) -> str:
     cursor, shown, last = page_start
-    return Cursor(_LINES, [cursor, [shown.get(state, 0) for state in COUNTED]], then=last).token
+    return Cursor(of, [cursor, [shown.get(state, 0) for state in COUNTED]], then=last).token
 
 
-def page_start_from_text(text: str) -> PageStart | None:
-    """Return the start of a page from its URL parameter; None for the first page."""
+def page_start_from_text(text: str, of: str = _LINES) -> PageStart | None:
+    """Return the start of a page from its URL parameter; None for the first page. `of` identifies the list."""
     if not text:
         return None
     found = cursor_of(text)
-    if found is None or found.of != _LINES:
-        raise MalformedRequest("after", "is not a valid cursor; start again from the first page")
+    if found is None or found.of != of:
+        raise MalformedRequest("after", "is not a valid cursor of this list; start again from the first page")
     cursor, numbers = found.key
     shown = Counter({state: number for state, number in zip(COUNTED, numbers) if number})
     return PageStart(ReviewCursor(*cursor), shown, Last(*found.then))

@@ -102,6 +102,9 @@ def test_pages_of_a_review_follow_each_other(repos, monkeypatch):
         page = review(repos, query | {"page_token": token})
         found, pages, token = found + page["results"], pages + 1, page["next_page_token"]
     assert found == whole and len(found) == 31 and pages >= 4
+    token = review(repos, query)["next_page_token"]
+    refused = asked(repos, query | {"action": "write", "page_token": token})
+    assert refused.status_code == 400 and "not a valid cursor of this list" in refused.json()["message"]
 
 
 @pytest.mark.parametrize(("query", "told"), [
