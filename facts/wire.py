@@ -447,6 +447,7 @@ def rest_of_row(signature: Signature, since: int) -> tuple[Any, ...]:
 # any value of the type and `_` is anything.
 
 _NUMBER = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_AFTER = re.compile(r"(;\s*(#.*)?)?")  # an expiry or a second fact behind the semicolon is not ignored
 
 
 def fact_from_text(text: str) -> Fact:
@@ -482,7 +483,7 @@ def action_from_text(text: str) -> str:
 def _parsed(text: str) -> WrittenFact:
     try:
         written = parsed(text)
-        if written.rest and not written.rest.startswith(";"):
+        if not _AFTER.fullmatch(written.rest):
             raise NotFactText(f"unexpected text `{written.rest[:20]}` after the fact")
     except NotFactText as reason:
         example = 'write a fact as `has_role(User:ann, "admin", Repo:acme)`'

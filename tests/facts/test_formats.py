@@ -89,6 +89,8 @@ def test_facts_are_written_as_people_write_them(fact, line):
         ("p(", "expected an argument at the end"),
         ("p(User:_)", "wildcards are not allowed in a fact"),
         ("p(User:a) until tomorrow", "must be an RFC 3339 time with an offset"),
+        ("p(User:a); until 2030-01-01T00:00:00Z", "unexpected text `; until 2030-01-01T0` after the fact"),
+        ("p(User:a); p(User:b);", "unexpected text `; p(User:b);` after the fact"),
         ("p(User:a) p(User:b)", "unexpected text"),
         ('{"predicate": 1', "invalid JSON"),
         ("p(User:*)", "must not be `*`"),
