@@ -25,6 +25,7 @@ from facts import table
 from facts.history_pages import Step, step_of
 from facts.models import Signature
 from facts.numbering import types_of_text
+from facts.pages.browse import browse_url
 from policy import publishing
 from policy.active import program_of_version
 from policy.core.journal import by_admin
@@ -297,10 +298,10 @@ def _amounts(environment: Environment) -> list[FactCount]:
 
 
 def _amount(kind: Signature) -> FactCount:
-    query = f"environment={kind.environment_id}&predicate={kind.predicate}"
-    url = f"{reverse('admin:authz_facts_signature_changelist')}?{query}"
     return FactCount(
-        f"{kind.predicate}({', '.join(types_of_text(kind.types))})", table.count_up_to(COUNTED + 1, [kind.pk]), url
+        f"{kind.predicate}({', '.join(types_of_text(kind.types))})",
+        table.count_up_to(COUNTED + 1, [kind.pk]),
+        browse_url(kind.environment_id, predicate=kind.predicate),
     )
 
 

@@ -1,6 +1,7 @@
 """What stands around the pages of the admin, and the page that one comes to first."""
 
 import re
+from html import unescape
 
 import pytest
 from django.contrib.auth.models import Permission, User
@@ -9,9 +10,10 @@ from django.test import Client
 from authz_project.keys import create_key
 from facts import store
 from facts.store import Inserts
-from facts.wire import fact_from_text
+from facts.wire import Fact, fact_from_text
 from policy import publishing
 from policy.models import Environment, default_environment
+from policy.values import Value
 
 pytestmark = pytest.mark.one_database
 
@@ -187,6 +189,13 @@ def test_what_facts_are_is_told_to_who_may_see_them(environment):
     add(environment, "likes(User:ann, Cake:plum)")
     publish(environment)
     assert b"no use for" not in someone("view_policyversion").get("/admin/").content
+
+
+def test_a_kind_of_facts_leads_to_its_facts_whatever_its_name(staff, environment):
+    fact = Fact("likes & more#1", (Value("User", "ann"),))
+    store.apply(environment.pk, [Inserts([fact], None)])
+    (address,) = re.findall(r'href="([^"]*)"><code>likes', staff.get("/admin/").content.decode())
+    assert "ann" in staff.get(unescape(address)).content.decode()
 
 
 @pytest.mark.parametrize(
