@@ -278,6 +278,27 @@ def test_two_windows_do_not_write_over_each_other(writer):
     writer.driver.switch_to.window(first)
 
 
+def test_what_a_browser_kept_is_not_written_over_a_newer_draft(writer):
+    kept = saved(writer, POLICY + "# here\n")
+    saved(writer, RIGHT)  # as if on another machine
+    writer.open("/docs/")
+    writer.driver.execute_script("localStorage.setItem(...arguments[0])", kept)
+    writer.open(EDITOR)
+    reads(writer, "#kept", "You have a newer draft")
+    assert writer.written_policy() == POLICY + "# here\n"
+    writer.driver.find_element(By.XPATH, "//button[. = 'Open the newer draft']").click()
+    writer.until(lambda _: writer.written_policy() == RIGHT, "not shown")
+
+
+def saved(writer: Browser, text: str) -> list[str]:
+    """Write the text until it is saved as a draft, and return what the browser kept before."""
+    entries = 'return Object.entries(localStorage).filter(([key]) => key.startsWith("policy-draft"))'
+    put(writer, text)
+    (kept,) = writer.until(lambda driver: driver.execute_script(entries), "not kept")
+    writer.until(lambda driver: not driver.execute_script(entries), "not saved")
+    return kept
+
+
 def test_who_publishes_second_is_told(writer):
     put(writer, POLICY)
     reads(writer, "#saved", "Draft saved")

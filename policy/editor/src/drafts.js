@@ -133,10 +133,11 @@ export class Drafts {
     ); // prettier-ignore
   }
 
-  /** Report that unsaved changes from this browser were restored. */
+  /** Report that unsaved changes from this browser were restored. They are based on the draft with their own stamp. */
   tellRestored(kept, before) {
     if (kept.filename) filename.value = kept.filename;
     if (kept.seen) form.elements.seen.value = kept.seen;
+    form.elements.stamp.value = kept.stamp;
     const back = () => {
       this.write(before);
       this.tell();
