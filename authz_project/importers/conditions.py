@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from authz_project.importers import cel, ir, terms
-from authz_project.importers.layout import variable, word
+from authz_project.importers.layout import unused, variable
 from policy.language import ast
 from policy.values import INTEGER, STRING
 
@@ -116,16 +117,24 @@ class _ConditionWriter:
         kind = cel.element_type({each.name: each.type for each in self.condition.parameters}.get(name, ""))
         if kind is None:
             return terms.TRUE
-        held = ast.Variable(self._free(f"one_of_{name}"))
+        held = self._variable(f"one of {name}", f"one_of_{name}")
         is_empty = ast.Comparison("=", held, ast.Literal(cel.empty_list(kind)))
         others = (terms.no(fit) for fit in (terms.matches(held.name, kind), is_empty))
         return terms.either(*[terms.no(terms.every(_value(name, held), other)) for other in others])
 
-    def _free(self, name: str) -> str:
-        taken = {variable(each.name) for each in self.condition.parameters}
-        while variable(name) in taken:
-            name += "_"
-        return variable(name)
+    @cached_property
+    def _variables(self) -> dict[str, str]:
+        """Return the variables for the values by their names, those of the parameters first; no two are the same."""
+        found: dict[str, str] = {}
+        for each in self.condition.parameters:
+            found[each.name] = unused(variable(each.name), {*found.values()})
+        return found
+
+    def _variable(self, name: str, wanted: str) -> ast.Variable:
+        """Return the variable for the value with this name: the wanted one, or a similar one if that is taken."""
+        if name not in self._variables:
+            self._variables[name] = unused(variable(wanted), {*self._variables.values()})
+        return ast.Variable(self._variables[name])
 
     def _given(self) -> Iterator[ast.Formula]:
         """Yield conditions that each value needed by the test is present."""
@@ -200,7 +209,7 @@ class _ConditionWriter:
             low, high = cel.network_bounds(str(network.value))
             return (terms.constant(low), terms.constant(high)), []
         name = network.parameter
-        first, last = (ast.Variable(variable(f"{side}_of_{name}")) for side in (cel.FIRST, cel.LAST))
+        first, last = (self._variable(f"{name} {side}", f"{side}_of_{name}") for side in (cel.FIRST, cel.LAST))
         return (first, last), [_value(f"{name} {cel.FIRST}", first), _value(f"{name} {cel.LAST}", last)]
 
     def _term(self, operand: ir.ModelOperand) -> tuple[ast.Term, list[ast.Formula]]:
@@ -211,12 +220,12 @@ class _ConditionWriter:
             case ir.GivenValue(name) if name in self.clock:
                 return ast.CurrentTime(), []
             case ir.GivenValue(name):
-                held = ast.Variable(variable(name))
+                held = self._variable(name, name)
                 types = {each.name: cel.polar_type(each.type) or STRING for each in self.condition.parameters}
                 return held, [_value(name, held), terms.matches(held.name, types.get(name, INTEGER))]
             case ir.Sum():
                 text = cel.described(operand)
-                held = ast.Variable(word(text.replace(" + ", "_plus_").replace(" - ", "_minus_")))
+                held = self._variable(text, text.replace(" + ", "_plus_").replace(" - ", "_minus_"))
                 return held, [_value(text, held), terms.matches(held.name, INTEGER)]
 
 

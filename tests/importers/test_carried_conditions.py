@@ -68,6 +68,10 @@ def is_met(parameters, expression, values=(), context=()):
         ("x: double", "x > 0.0", [], [("x", 1.0)], True),
         ("x: uint", "x == 0x1Fu", [], [("x", 31)], True),
         ("x: int", "x == -1 // one less", [], [("x", "-1")], True),
+        ("actor: int, actor_: int", "actor < actor_", [], [("actor", 1), ("actor_", 2)], True),
+        ("a: int, b: int, a_plus_b: int", "a + b < a_plus_b", [("a", 1), ("b", 2)], [("a_plus_b", 4)], True),
+        ("ip: ipaddress, net: string, first_of_net: ipaddress", "ip.in_cidr(net) && ip != first_of_net",
+         [("net", "10.0.0.0/8")], [("ip", "10.0.0.1"), ("first_of_net", "10.0.0.2")], True),
     ],
 )  # fmt: skip
 def test_what_a_condition_is_met_by(db, parameters, expression, values, context, met):
