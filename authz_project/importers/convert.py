@@ -20,7 +20,7 @@ from policy.language import ast
 from policy.language.ast import print_item
 from policy.language.format import formatted
 from policy.models import Environment
-from policy.publishing import Published, TestOutcome, publish
+from policy.publishing import NotApproved, Published, TestOutcome, active_version, publish
 from policy.rules import compile_text
 from policy.rules.program import Program
 
@@ -139,7 +139,10 @@ class HasFacts(AuthzError):
 def load(
     environment: Environment, policy: str, filename: str, facts: Sequence[Fact], by: By, note: str
 ) -> tuple[Published, loading.Loaded]:
-    """Publish the policy and store the facts in one transaction. Raise `HasFacts` if there are facts already."""
+    """Publish the policy and store the facts in one transaction. Raise `HasFacts` if there are facts already.
+
+    If the environment needs approval, raise `NotApproved`: the policy of now may grant more by these facts.
+    """
     stored: list[loading.Loaded] = []
 
     @contextmanager
@@ -152,6 +155,7 @@ def load(
                 mine.select_for_update().first()  # locks out other writers
                 _check_empty(environment)
                 yield
+                _check_active(environment, policy)
                 number = mine.values_list("policy_version_id", flat=True).get()
                 stored.append(loading.load(environment.pk, enumerate(facts, 1), by=by))
         except BaseException:
@@ -164,6 +168,16 @@ def load(
         with with_facts():
             pass
     return published, stored[0]
+
+
+def _check_active(environment: Environment, policy: str) -> None:
+    active = active_version(environment.pk)
+    if active is None or active.source != policy:
+        raise NotApproved(
+            f"Environment `{environment.slug}` needs approval for policies, and facts would be stored without it."
+            " Nothing was loaded. Write files with --output, publish with load_policy, and use load_facts once the"
+            " policy is active."
+        )
 
 
 def _check_empty(environment: Environment) -> None:

@@ -14,7 +14,7 @@ from authz_project.importers.ir import ImportRejected
 from authz_project.importers.spicedb import imported
 from facts import read
 from policy.errors import Unavailable
-from policy.models import Environment
+from policy.models import Environment, PublishRequest
 from policy.publishing import active_version, publish
 
 pytestmark = pytest.mark.one_database
@@ -78,6 +78,13 @@ def test_it_loads_into_an_environment_that_it_makes(db):
     assert active_version(environment.pk).note == "from there"
     assert "10 facts stored, 10 of them new" in out
     assert len(list(read.every(environment.pk))) == 10
+
+
+def test_it_loads_no_facts_before_the_policy_is_approved(environment):
+    Environment.objects.update(needs_approval=True)
+    with pytest.raises(CommandError, match="needs approval for policies"):
+        run(DRIVE, "--load", "--environment", environment.slug)
+    assert not PublishRequest.objects.exists() and not [*read.every(environment.pk)]
 
 
 def test_it_loads_only_where_no_facts_are(environment, api):
