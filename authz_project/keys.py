@@ -285,27 +285,23 @@ def _remember(caller: Caller) -> None:
 _SHOWN = 5
 
 
-def key_named(text: str) -> ApiKey:
-    """Return the key with this prefix, number or label. Raise `NotFound` if there is none, or more than one.
-
-    A whole key works too: its secret is ignored. A label must identify one key that is neither revoked nor expired;
-    keys that were rotated are skipped if another one has the label.
-    """
-    by_beginning = ApiKey.objects.filter(prefix="_".join(text.split("_")[:3])).first()
-    if by_beginning is not None:
-        return by_beginning
-    if text.isascii() and text.isdecimal() and len(text) < 10:
-        by_number = ApiKey.objects.filter(pk=int(text)).first()
-        if by_number is not None:
-            return by_number
-    return _labelled(text)
+def keys_exactly(text: str) -> list[ApiKey]:
+    """Return the key with this prefix or, if there is none, number. Of a whole key, the secret is ignored."""
+    by_beginning = ApiKey.objects.filter(prefix="_".join(text.split("_")[:3]))
+    is_number = text.isascii() and text.isdecimal() and len(text) < 10
+    return list(by_beginning) or (list(ApiKey.objects.filter(pk=int(text))) if is_number else [])
 
 
-def _labelled(label: str) -> ApiKey:
+def keys_labelled(label: str) -> list[ApiKey]:
+    """Return the keys with this label that are neither revoked nor expired."""
     moment = time_of(now())
     labelled = ApiKey.objects.filter(label=label, revoked_at__isnull=True).order_by("pk") if label else ()
-    found = [key for key in labelled if key.expires_at is None or key.expires_at > moment]
-    latest = [key for key in found if key.successor_id is None] or found
+    return [key for key in labelled if key.expires_at is None or key.expires_at > moment]
+
+
+def only_one(found: Collection[ApiKey]) -> ApiKey:
+    """Return the only key; keys that were rotated are skipped if there are others. Raise `NotFound` otherwise."""
+    latest = [key for key in found if key.successor_id is None] or [*found]
     if len(latest) == 1:
         return latest[0]
     if not latest:

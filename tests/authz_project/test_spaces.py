@@ -684,7 +684,10 @@ def test_commands_work_in_the_environment_s_space(home, capsys, tmp_path):
     call_command("spaces", "move", "acme", "two")
     assert "version 1 of `acme`" in said(capsys, "version")
     assert "policy of `acme` (two)" in said(capsys, "verify")
-    said(capsys, "api_keys", "revoke", "billing")
+    said(capsys, "api_keys", "create", "billing")
+    with pytest.raises(CommandError, match=r"2 keys have this label. Use one of: e_default_.*, e_acme_"):
+        said(capsys, "api_keys", "revoke", "billing")
+    said(capsys, "api_keys", "revoke", key)
     assert Api(None, key).get("/policy").status_code == 401
     assert current() == HOME
 

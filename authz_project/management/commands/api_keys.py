@@ -14,7 +14,7 @@ from policy.active import Scope
 from policy.core.clock import now, time_of
 from policy.core.journal import by_command
 from policy.core.spaces import enter, everywhere
-from policy.errors import AuthzError, NotFound, Unavailable
+from policy.errors import AuthzError, Unavailable
 from policy.management.command import ServiceCommand, environment_named
 from policy.models import DEFAULT_SLUG
 
@@ -109,15 +109,19 @@ class Command(ServiceCommand):
 
 
 def _key_named(text: str) -> ApiKey:
-    """Find the key in any space, and work in that space from now on."""
-    problems: list[NotFound] = []
-    for space in list(everywhere()):
+    """Find the key with this prefix, number or label in all spaces, and work in its space from now on."""
+    spaces = list(everywhere())
+    for space in spaces:
         enter(space)
-        try:
-            return keys.key_named(text)
-        except NotFound as reason:
-            problems.append(reason)
-    raise problems[0]
+        for key in keys.keys_exactly(text):
+            return key
+    places: dict[ApiKey, str] = {}
+    for space in spaces:
+        enter(space)
+        places |= dict.fromkeys(keys.keys_labelled(text), space)
+    key = keys.only_one(places)
+    enter(places[key])
+    return key
 
 
 def label(text: str) -> str:
