@@ -6,6 +6,7 @@ values are equal if their texts are equal, in Python and in every database.
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from typing import NamedTuple, NoReturn
@@ -42,11 +43,16 @@ class Value:
 
     @property
     def noted(self) -> str:
-        """Return the value in the notation of facts: `User:ann`, `User:"a b"`, `"admin"`; `str` returns Polar."""
+        """Return the value in the notation of facts: `User:ann`, `User:"a b"`, `"admin"`; `str` returns Polar.
+
+        Invisible characters are escaped, so that none disguises the fact, or controls a terminal.
+        """
         if self.type in (INTEGER, BOOLEAN):
             return self.id
         is_plain = self.type != STRING and _PLAIN_ID.fullmatch(self.id)
         text = self.id if is_plain else orjson.dumps(self.id).decode()
+        if not text.isprintable():
+            text = "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in text)
         return text if self.type == STRING else f"{self.type}:{text}"
 
 

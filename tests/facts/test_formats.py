@@ -26,7 +26,23 @@ def again(form: str, facts: list[Fact]) -> list[object]:
 
 @pytest.mark.parametrize("form", sorted(WRITERS))
 def test_hostile_ids_come_back(form):
-    hostile = [*HOSTILE, "a) until b", "_", "true", "7", "x" * 512, '\\"', "{", "#", "\r", "\r\n", "\u2028", "\x85"]
+    hostile = [
+        *HOSTILE,
+        "a) until b",
+        "_",
+        "true",
+        "7",
+        "x" * 512,
+        '\\"',
+        "{",
+        "#",
+        "\r",
+        "\r\n",
+        "\u2028",
+        "\x85",
+        "\u202e",
+        "\U000e0001",
+    ]
     facts = [Fact("p", (Value("User", text), Value("String", text)), END) for text in hostile]
     found = again(form, facts)
     assert found == facts and [each.expires_at for each in found] == [END] * len(facts)
@@ -76,6 +92,7 @@ def json_of(value: Value) -> dict[str, str]:
          'p(User:ann, "admin", -7, true)'),
         (Fact("p", (Value("User", "a b"),), 1_900_000_000_000_000), 'p(User:"a b") until 2030-03-17T17:46:40Z'),
         (Fact("p", (Value("User", "_"),)), 'p(User:"_")'),
+        (Fact("p", (Value("User", "a\u202eb\x9b\U000e0001"),)), r'p(User:"a\u202eb\u009b\udb40\udc01")'),
         (Fact("a b", (Value("User", "x"),)), '{"predicate":"a b","args":[{"type":"User","id":"x"}]}'),
     ],
 )  # fmt: skip
