@@ -209,8 +209,10 @@ _OF_ENVIRONMENT = re.compile(r"e_([A-Za-z0-9]{1,40})_")
 
 
 def find(slug: str) -> str:
-    """Return the space of an environment, for a command that works in it until it ends."""
-    return place_of(slug).space
+    """Return the space of an environment, for a command that works in it; those that run for long ask again."""
+    with entered(HOME):
+        let_go_if_broken()
+        return place_of(slug).space
 
 
 # ---- the admin ------------------------------------------------------------------------------------------------------

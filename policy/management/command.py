@@ -275,6 +275,11 @@ def environment_named(slug: str) -> Environment:
     return found
 
 
+def enter_space_of(environment: Environment) -> None:
+    """Work in the space where the environment is now: it may have been moved since the command began."""
+    spaces.enter(spaces.space_of(environment.slug))
+
+
 # ---- moments on the command line ---------------------------------------------------------------------------
 
 

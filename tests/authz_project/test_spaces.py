@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 import time
 from collections.abc import Callable
@@ -30,7 +31,7 @@ from authz_project.server import workers
 from authz_project.settings import database_from_url
 from facts import store
 from facts.table import execute, fetch
-from localsql.sync import outbox
+from localsql.sync import outbox, watch
 from policy.core import journal
 from policy.core.journal import current_offset
 from policy.core.spaces import HOME, _configs, close_others, current, entered, here
@@ -662,6 +663,34 @@ def said(capsys, *words: str) -> str:
     capsys.readouterr()
     call_command(*words)
     return capsys.readouterr().out
+
+
+@on_postgresql
+@pytest.mark.parametrize("command", ["sync_facts", "drain_outbox"])
+def test_commands_that_run_for_long_go_on_in_the_new_space(home, tmp_path, monkeypatch, command):
+    api = api_in("one", "acme")
+    app = sqlite3.connect(tmp_path / "app.sqlite3", isolation_level=None)
+    app.execute("CREATE TABLE authz_outbox (id INTEGER PRIMARY KEY AUTOINCREMENT, changes TEXT NOT NULL)")
+    app.execute("CREATE TABLE readers (person TEXT, role TEXT, doc TEXT)")
+    synced = {"has_role(User:_, String:_, Doc:_)": {"query": "SELECT person, role, doc FROM readers"}}
+    config = {"facts": synced, "dbs": {"app": {"connection_string": f"sqlite:///{tmp_path}/app.sqlite3"}}}
+    (tmp_path / "config.yaml").write_bytes(orjson.dumps(config | {"outbox": {}}))
+
+    def share(doc: str) -> None:
+        app.execute("INSERT INTO readers VALUES ('ann', 'reader', ?)", [doc])
+        app.execute("INSERT INTO authz_outbox (changes) VALUES (?)", [orjson.dumps([{"inserts": [role("ann", doc)]}])])
+
+    def again(once: Callable[[], bool], *_: object) -> None:
+        share("a")
+        assert not once() and docs(api, "ann") == ["a"]
+        with entered(HOME):
+            moving.move("acme", "two")
+        share("b")
+        assert not once() and docs(api, "ann") == ["a", "b"]
+
+    monkeypatch.setattr(watch, "again_and_again", again)
+    options = {"apply": True} if command == "sync_facts" else {}
+    call_command(command, str(tmp_path / "config.yaml"), watch=1, environment="acme", **options)
 
 
 @on_postgresql

@@ -6,7 +6,7 @@ from typing import Any
 from localsql.sync.config import Outbox
 from localsql.sync.outbox import Drained, drain
 from localsql.sync.watch import Metrics, SyncCommand
-from policy.management.command import counted
+from policy.management.command import counted, enter_space_of
 from policy.models import Environment
 
 
@@ -35,6 +35,7 @@ class Command(SyncCommand):
 
     def _again(self, environment: Environment, outbox: Outbox | None, skips_bad: bool, metrics: Metrics) -> bool:
         done = Drained()
+        enter_space_of(environment)
         try:
             self._once(environment, outbox, skips_bad, done)
         finally:

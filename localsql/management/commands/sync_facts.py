@@ -21,7 +21,7 @@ from localsql.sync.run import (
     summary,
 )
 from localsql.sync.watch import Metrics, SyncCommand
-from policy.management.command import Progress
+from policy.management.command import Progress, enter_space_of
 from policy.models import Environment
 
 OUT_OF_STEP = 2
@@ -69,6 +69,7 @@ class Command(SyncCommand):
         return found
 
     def _again(self, environment: Environment, config: Config, wanted: SyncOptions, metrics: Metrics) -> bool:
+        enter_space_of(environment)
         found = self._once(environment, config, wanted, is_quiet=True)
         self.stdout.write(f"{time.strftime('%H:%M:%S')} {summary(found)}")
         _count(found, metrics)
