@@ -181,8 +181,9 @@ class ApiKeyAdmin(ChangingAdmin):
 
     @admin.action(description="Revoke the selected keys", permissions=["change"])
     def revoke(self, request: HttpRequest, chosen: models.QuerySet[ApiKey]) -> None:
-        for key in chosen:
+        for key in chosen.filter(revoked_at=None):
             keys.revoke_key(key)
+            self.log_change(request, key, "Revoked.")
         self.message_user(
             request, f"{len(chosen)} key{'s are' if len(chosen) != 1 else ' is'} revoked.", messages.SUCCESS
         )

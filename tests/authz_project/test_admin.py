@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Permission, User
 from django.test import Client
 
@@ -60,8 +61,10 @@ def test_the_only_environment_is_selected_for_a_new_key(staff, environment):
 
 def test_keys_are_revoked_and_never_deleted(staff, api):
     key = ApiKey.objects.get(environment=api.environment)
-    staff.post("/admin/authz_project/apikey/", {"action": "revoke", "_selected_action": [key.id]})
+    for _ in range(2):
+        staff.post("/admin/authz_project/apikey/", {"action": "revoke", "_selected_action": [key.id]})
     assert api.get("/facts").status_code == 401
+    assert LogEntry.objects.get().change_message == "Revoked."
     assert staff.get(f"/admin/authz_project/apikey/{key.id}/delete/").status_code == 403
 
 
