@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from urllib.parse import urljoin
 
 import orjson
 import pytest
@@ -802,6 +804,34 @@ def test_an_environment_of_a_page_has_a_name_of_its_own_in_all_spaces(home, admi
     for name, api in others.items():
         Client().get("/api/", headers={"Authorization": f"Bearer e_{name}_x_y"})  # looks for the place
         assert docs(api, "ann") == []
+
+
+@on_postgresql
+def test_a_policy_is_published_in_the_space_of_its_page(home, admin_user_of_home):
+    """Another tab may show another environment, whose space the session remembers."""
+    for space, slug in (("one", "acme"), (HOME, "other")):
+        api_in(space, slug)
+    with entered("one"):
+        version = PolicyVersion.objects.get()
+    client = Client()
+    client.force_login(admin_user_of_home)
+    client.get("/admin/?environment=acme")
+    add = f"{reverse('admin:authz_policy_policyversion_add')}?from={version.pk}"
+    page = client.get(add)
+    client.get("/admin/?environment=other")
+    sent = {"source": f"{version.source}# new\n", "seen": 1, "person": admin_user_of_home.pk}
+    for address in (add, add, urljoin(add, action_of(page))):
+        page = client.post(address, sent | {"environment": environment_of(page)})
+    assert page.status_code == 302
+    assert [Environment.objects.filter(policy_version__number=2).count() for _ in spaces.everywhere()] == [0, 1, 0]
+
+
+def action_of(page) -> str:
+    return re.findall(r'<form method="post" action="([^"]*)" id="editor"', page.content.decode())[0]
+
+
+def environment_of(page) -> str:
+    return re.findall(r'name="environment" value="(\d+)"', page.content.decode())[-1]
 
 
 @on_postgresql
