@@ -24,7 +24,7 @@ from facts.wire import Fact
 from policy.core.config import is_service
 from policy.core.journal import by_admin
 from policy.errors import AuthzError, Unavailable
-from policy.models import Environment, default_environment
+from policy.models import Environment, default_environment, environment_named
 from policy.values import Value
 
 
@@ -242,8 +242,9 @@ class FactAdmin(admin.ModelAdmin):
         return any(request.user.has_perm(f"authz_policy.{what}_policyversion") for what in ("view", "change"))
 
     def _environment(self, request: HttpRequest) -> Environment:
-        """Return the environment that a form is initialized with."""
-        return history_pages.environment_asked(request) or default_environment()
+        """Return the environment that a form is initialized with. Forms name it, so that they are sent to its space."""
+        named = environment_named(request.GET.get("environment", ""))
+        return history_pages.environment_asked(request) or named or default_environment()
 
     def _note(self, request: HttpRequest, what: Signature | Environment, message: str) -> None:
         """Log a change as the framework does. Without ids: they would outlive facts that are forgotten."""

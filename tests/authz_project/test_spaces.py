@@ -826,8 +826,26 @@ def test_a_policy_is_published_in_the_space_of_its_page(home, admin_user_of_home
     assert [Environment.objects.filter(policy_version__number=2).count() for _ in spaces.everywhere()] == [0, 1, 0]
 
 
+@on_postgresql
+def test_a_fact_is_stored_in_the_space_of_its_page(home, admin_user_of_home):
+    for space, slug in (("one", "acme"), (HOME, "other")):
+        api_in(space, slug)
+    client = Client()
+    client.force_login(admin_user_of_home)
+    client.get("/admin/?environment=acme")
+    with entered("one"):
+        number = Environment.objects.get().pk
+    add = f"{reverse('admin:authz_facts_signature_add')}?environment={number}"
+    page = client.get(add)
+    client.get("/admin/?environment=other")
+    for text in ("no fact", 'has_role(User:ann, "reader", Doc:a)'):
+        page = client.post(urljoin(add, action_of(page)), {"environment": number, "fact": text})
+    assert page.status_code == 302
+    assert [len(fetch("SELECT 1 FROM authz_fact")) for _ in spaces.everywhere()] == [0, 1, 0]
+
+
 def action_of(page) -> str:
-    return re.findall(r'<form method="post" action="([^"]*)" id="editor"', page.content.decode())[0]
+    return re.findall(r'<form method="post" action="(\?[^"]*)"', page.content.decode())[0]
 
 
 def environment_of(page) -> str:
