@@ -248,6 +248,8 @@ def path_of(database: Database) -> Path:
     for beginning in ("sqlite:///", "sqlite://", "sqlite:"):
         if written.startswith(beginning):
             return database.folder / written.removeprefix(beginning)
+    if "://" in written:  # which may have a password
+        raise SourceFailed(database.name, "the connection is a URL of another kind of database; correct its `type`")
     return database.folder / written
 
 

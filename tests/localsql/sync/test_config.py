@@ -18,11 +18,13 @@ from localsql.sync.config import (
     DatabaseKind,
     Field,
     MongoQuery,
+    SourceFailed,
     SqlQuery,
     Tls,
     _usual_type,
     config_from_text,
 )
+from localsql.sync.sources import connected
 from tests.samples import page
 
 HOSTED = """
@@ -237,6 +239,15 @@ def test_no_part_of_a_password_is_shown(url):
     database = config_from_text(text, ConfigContext(Path())).patterns[0].database
     for said in (f"cannot reach {url}", "no host 's3cret/x@host'", "user s3cret", "port s3cret"):
         assert "s3cret" not in database.without_secrets(said)
+
+
+def test_the_url_of_another_kind_is_no_file_of_sqlite():
+    url = "postgres://me:s3cret@h/d"
+    text = f'facts: {{"p(User:_)": {{query: SELECT 1}}}}\ndbs: {{app: {{connection_string: "{url}", type: sqlite}}}}'
+    database = config_from_text(text, ConfigContext(Path())).patterns[0].database
+    with pytest.raises(SourceFailed, match="correct its `type`") as caught, connected(database):
+        pass
+    assert "s3cret" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
