@@ -251,6 +251,7 @@ class BodyAdmission:
         self._budget, self._most = budget, most
         self._held = 0
         self._waiting: deque[Waiter] = deque()
+        self._is_admitting = False
         self._lock = threading.Lock()
 
     def enter(self, size: int, begin: Callable[[], object], refuse: Callable[[], object], seconds: float) -> None:
@@ -272,13 +273,25 @@ class BodyAdmission:
         self._budget._give(size)
 
     def admit(self) -> None:
-        """Admit waiting bodies while they fit."""
-        while True:
-            with self._lock:
-                if not self._waiting or not self._takes(self._waiting[0].size):
-                    return
-                waiter = self._waiting.popleft()
+        """Admit waiting bodies while they fit.
+
+        What begins may leave this room or another one, which calls this again. It then returns, as does any other
+        thread: the first call goes on. Otherwise, each body would begin inside of the one before it.
+        """
+        with self._lock:
+            if self._is_admitting:
+                return
+            self._is_admitting = True
+        while waiter := self._next():
             _call(waiter.begin)
+
+    def _next(self) -> Waiter | None:
+        """Remove and return the body to admit; None, which ends admitting, if none waits or the first does not fit."""
+        with self._lock:
+            if self._waiting and self._takes(self._waiting[0].size):
+                return self._waiting.popleft()
+            self._is_admitting = False
+            return None
 
     def expire(self) -> None:
         """Refuse bodies that have waited too long."""
@@ -374,7 +387,7 @@ def _call(work: Callable[[], object]) -> None:
     """Run a callback of another request. Its errors must not affect this thread's request."""
     try:
         work()
-    except Exception:
+    except BaseException:  # granian's exceptions do not all derive from Exception
         log.exception("request failed while waiting for memory")
 
 

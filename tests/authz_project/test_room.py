@@ -1,6 +1,7 @@
 """What a request holds is given back, whatever becomes of the request."""
 
 import threading
+from functools import partial
 from queue import SimpleQueue
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,7 @@ from authz_project.server.workers import ChangeThreads, CheckThreads, FeedThread
 from policy.core.memory import Budget
 
 LARGE = SMALL + 1
+MANY = 1_000  # bodies: more than Python's limit of recursion allows, if each began inside of the one before it
 
 
 @pytest.fixture
@@ -49,6 +51,23 @@ def test_who_is_not_begun_gives_room_back(budget, held):
     with mock.patch.object(Intake, "_do", fail), pytest.raises(RuntimeError):
         Intake.__new__(Intake)._begin(None, SimpleNamespace(client="127.0.0.1:1"), None, {}, held, b"")
     assert budget.held == 0
+
+
+def test_any_number_of_waiting_bodies_is_admitted(budget, held):
+    reading, parsing = Budget().room_to_read(), held._parsing
+    begun: list[int] = []
+    for number in range(MANY):
+        body = _BodyMemory(1, reading, parsing)
+        body.wait_to_be_read(nothing, fail)
+        body.wait_to_be_parsed(2 * LARGE + 1, partial(begin, body, begun, number), fail)
+    held.end()
+    assert begun == [*range(MANY)]
+    assert budget.held == 0
+
+
+def begin(body: _BodyMemory, begun: list[int], number: int) -> None:
+    begun.append(number)
+    body.end()  # as if no thread could be had for it
 
 
 def changes() -> ChangeThreads:
