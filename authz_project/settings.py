@@ -1,6 +1,7 @@
 """Django's settings and the service's own. Environment variables are read here only; docs/settings.md lists them."""
 
 import math
+import os
 import re
 import sqlite3
 from collections.abc import Callable
@@ -11,7 +12,15 @@ from typing import Any, NamedTuple
 import environ
 from django.core.exceptions import ImproperlyConfigured
 
-env = environ.Env()
+
+def text(name: str, default: str = "") -> str:
+    """Return the value as it is. (`environ.Env` takes one that begins with `$` for the name of another variable.)"""
+    return os.environ.get(name, default)
+
+
+def texts(name: str, default: str = "") -> list[str]:
+    """Return a list, separated by commas."""
+    return [each.strip() for each in text(name, default).split(",") if each.strip()]
 
 
 def number(
@@ -22,13 +31,13 @@ def number(
     kind: Callable[[str], float] = float,
 ) -> float:
     """Return a number from 0 to `most`."""
-    text = env.str(name, default="").strip()
+    found = text(name).strip()
     try:
-        value = kind(text) if text else float(default)
+        value = kind(found) if found else float(default)
     except (ValueError, OverflowError):
         value = math.nan
     if not 0 <= value <= most:
-        raise ImproperlyConfigured(f"{name} must be {what} from 0 to {most:,}, not {text!r}")
+        raise ImproperlyConfigured(f"{name} must be {what} from 0 to {most:,}, not {found!r}")
     return value
 
 
@@ -47,16 +56,16 @@ def boolean(name: str, default: bool = False) -> bool:
 
 def choice(name: str, default: str, *choices: str) -> str:
     """Return one of the choices, whichever case it is written in."""
-    text = env.str(name, default="").strip() or default
-    found = next((each for each in choices if each.lower() == text.lower()), None)
+    wanted = text(name).strip() or default
+    found = next((each for each in choices if each.lower() == wanted.lower()), None)
     if found is None:
-        raise ImproperlyConfigured(f"{name} must be {', '.join(choices[:-1])} or {choices[-1]}, not {text!r}")
+        raise ImproperlyConfigured(f"{name} must be {', '.join(choices[:-1])} or {choices[-1]}, not {wanted!r}")
     return found
 
 
 def origins(name: str) -> list[str]:
     """Return a list of origins, separated by commas."""
-    found: list[str] = env.list(name, default=[])
+    found = texts(name)
     if wrong := [each for each in found if not each.startswith(("http://", "https://"))]:
         raise ImproperlyConfigured(f"{name} must be origins such as https://authz.example.org, not {wrong[0]!r}")
     return found
@@ -74,12 +83,12 @@ class Rate(NamedTuple):
 
 def rate_limit() -> Rate | None:
     """Return how many requests a key may send to each process; None if there is no limit."""
-    text = env.str("RATE_LIMIT", default="").strip()
-    if text in ("", "0"):
+    rate = text("RATE_LIMIT").strip()
+    if rate in ("", "0"):
         return None
-    found = re.fullmatch(r"([1-9][0-9]{0,8})/([smh])", text, re.ASCII)
+    found = re.fullmatch(r"([1-9][0-9]{0,8})/([smh])", rate, re.ASCII)
     if not found:
-        raise ImproperlyConfigured(f"RATE_LIMIT must be a rate such as 1000/s, 100/m or 5000/h, or 0, not {text!r}")
+        raise ImproperlyConfigured(f"RATE_LIMIT must be a rate such as 1000/s, 100/m or 5000/h, or 0, not {rate!r}")
     return Rate(int(found[1]), {"s": 1, "m": 60, "h": 3600}[found[2]])
 
 
@@ -88,16 +97,16 @@ def rate_limit() -> Rate | None:
 DEBUG = False
 ROOT_URLCONF = "authz_project.urls"
 WSGI_APPLICATION = "authz_project.wsgi.application"
-ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["*"])  # checked by `middleware.refuse_foreign`
+ALLOWED_HOSTS = texts("ALLOWED_HOSTS", "*")  # checked by `middleware.refuse_foreign`
 CSRF_TRUSTED_ORIGINS = origins("CSRF_TRUSTED_ORIGINS")
 # If the admin is served over HTTPS, browsers must not send its cookies over plain HTTP.
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = any(origin.startswith("https://") for origin in CSRF_TRUSTED_ORIGINS)
-CLIENT_ADDRESS_HEADER = env.str("CLIENT_ADDRESS_HEADER", default="").strip()
+CLIENT_ADDRESS_HEADER = text("CLIENT_ADDRESS_HEADER").strip()
 # The first two expect Django's middleware: here, `wsgi` sets the headers, and `AdminCsrf` is the middleware. authz.W001
 # says what the third does.
 SILENCED_SYSTEM_CHECKS = ["security.W001", "security.W003", "security.W010"]
 # The service's URL in AuthZEN's metadata; if unset, the URL of the request; or `forwarded`, by the proxy's headers.
-TRUST_PROXY = env.str("PUBLIC_URL", default="").strip() == "forwarded"
+TRUST_PROXY = text("PUBLIC_URL").strip() == "forwarded"
 PUBLIC_URL = "" if TRUST_PROXY else next(iter(origins("PUBLIC_URL")), "").rstrip("/")
 USE_TZ = True
 TIME_ZONE = "UTC"
@@ -171,7 +180,7 @@ def database_from_url(url: str, name: str = "DATABASE_URL") -> dict:
     if not url.startswith(("sqlite:///", "postgres://", "postgresql://")):
         raise ImproperlyConfigured(f"{name} must begin with sqlite:/// or postgres://")
     try:
-        config = env.db_url_config(url)
+        config = environ.Env.db_url_config(url)
     except ValueError as reason:
         raise ImproperlyConfigured(f"{name} is not a valid URL: {reason}") from None
     if config["ENGINE"] == "django.db.backends.sqlite3":
@@ -197,16 +206,12 @@ def database_from_url(url: str, name: str = "DATABASE_URL") -> dict:
 
 
 DATABASE_ROUTERS = ["authz_project.spaces.HomeRouter"]
-DATABASES = {
-    "default": database_from_url(env.str("DATABASE_URL", default="") or f"sqlite:///{Path.cwd() / 'authz.sqlite3'}")
-}
+DATABASES = {"default": database_from_url(text("DATABASE_URL") or f"sqlite:///{Path.cwd() / 'authz.sqlite3'}")}
 
 # Other servers for spaces, by name: `DATABASE_URLS=eu=postgres://…,us=postgres://…`.
 DATABASE_URLS = {
     name.strip(): database_from_url(url, "DATABASE_URLS")
-    for name, _, url in (
-        text.partition("=") for text in re.split(r",(?=\w+=)", env.str("DATABASE_URLS", default="")) if text
-    )
+    for name, _, url in (each.partition("=") for each in re.split(r",(?=\w+=)", text("DATABASE_URLS")) if each)
 }
 
 # ---- replicas (PostgreSQL only) ---------------------------------------------------------------------
@@ -239,7 +244,7 @@ def replicas_from_urls(text: str, primary: dict) -> list[dict]:
     return found
 
 
-_replicas = replicas_from_urls(env.str("DATABASE_REPLICA_URL", default=""), DATABASES["default"])
+_replicas = replicas_from_urls(text("DATABASE_REPLICA_URL"), DATABASES["default"])
 DATABASES |= {f"replica{place}": config for place, config in enumerate(_replicas, 1)}
 REPLICAS = {  # host and port by Django's name
     f"replica{place}": f"{config['HOST'] or 'this machine'}:{config['PORT'] or 5432}"
@@ -264,7 +269,7 @@ def secret_beside(database: Path) -> str:
         return ""
 
 
-SECRET_KEY = env.str("SECRET_KEY", default="")
+SECRET_KEY = text("SECRET_KEY")
 if not SECRET_KEY and DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
     SECRET_KEY = secret_beside(Path(DATABASES["default"]["NAME"]).absolute())
     if not SECRET_KEY:
@@ -273,20 +278,20 @@ if not SECRET_KEY and DATABASES["default"]["ENGINE"] == "django.db.backends.sqli
 # ---- sign-in to the admin by OpenID Connect -----------------------------------------------------------
 
 
-def roles(texts: list[str]) -> list[tuple[str, str]]:
+def roles(entries: list[str]) -> list[tuple[str, str]]:
     """Return pairs of a provider's group and the admin's group that it gives, such as `policy-team=publisher`."""
-    pairs = [(group.strip(), role.strip()) for group, _, role in (text.rpartition("=") for text in texts)]
-    if wrong := [text for text, pair in zip(texts, pairs) if not all(pair)]:
+    pairs = [(group.strip(), role.strip()) for group, _, role in (each.rpartition("=") for each in entries)]
+    if wrong := [each for each, pair in zip(entries, pairs) if not all(pair)]:
         raise ImproperlyConfigured(f"OIDC_ROLES must be pairs such as policy-team=publisher, not {wrong[0]!r}")
     return pairs
 
 
-OIDC_ISSUER = env.str("OIDC_ISSUER", default="").strip()
-OIDC_ROLES = roles(env.list("OIDC_ROLES", default=[]))
+OIDC_ISSUER = text("OIDC_ISSUER").strip()
+OIDC_ROLES = roles(texts("OIDC_ROLES"))
 # As mozilla-django-oidc names them.
-OIDC_RP_CLIENT_ID = env.str("OIDC_RP_CLIENT_ID", default="")
-OIDC_RP_CLIENT_SECRET = env.str("OIDC_RP_CLIENT_SECRET", default="")
-OIDC_RP_SCOPES = env.str("OIDC_RP_SCOPES", default="openid email profile")
+OIDC_RP_CLIENT_ID = text("OIDC_RP_CLIENT_ID")
+OIDC_RP_CLIENT_SECRET = text("OIDC_RP_CLIENT_SECRET")
+OIDC_RP_SCOPES = text("OIDC_RP_SCOPES", "openid email profile")
 AUTHENTICATION_BACKENDS = ["django.contrib.auth.backends.ModelBackend"]
 if OIDC_ISSUER:
     if not re.match(r"https://|http://(localhost|127\.0\.0\.1)[:/]", OIDC_ISSUER):
@@ -321,7 +326,7 @@ LOG_LEVEL = choice("LOG_LEVEL", "WARNING", "DEBUG", "INFO", "WARNING", "ERROR", 
 LOG_FORMAT = choice("LOG_FORMAT", "plain", "plain", "json")
 ACCESS_LOG = boolean("ACCESS_LOG")  # one line per request
 SLOW_QUESTION_MS = whole("SLOW_QUESTION_MS", 500)  # log requests that take longer; 0 means never
-DECISION_LOG = env.str("DECISION_LOG", default="").strip()  # a file, or - for standard output; empty is off
+DECISION_LOG = text("DECISION_LOG").strip()  # a file, or - for standard output; empty is off
 DECISION_LOG_SAMPLE = share("DECISION_LOG_SAMPLE", 1)  # of all decisions
 DECISION_LOG_DENIED = boolean("DECISION_LOG_DENIED")  # log all denied decisions, whatever the sample
 DECISION_LOG_CONTEXT = boolean("DECISION_LOG_CONTEXT", default=True)  # log context facts
@@ -385,12 +390,12 @@ REST_FRAMEWORK = {
 }
 
 # OpenTelemetry's standard variables. Its library reads the others.
-OTEL_ENDPOINT = env.str("OTEL_EXPORTER_OTLP_ENDPOINT", default="")
-OTEL_ENDPOINT = env.str("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", default="") or OTEL_ENDPOINT
-OTEL_PROTOCOL = env.str("OTEL_EXPORTER_OTLP_PROTOCOL", default="") or "http/protobuf"
-OTEL_PROTOCOL = env.str("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", default="") or OTEL_PROTOCOL
-OTEL_TRACES_EXPORTER = env.str("OTEL_TRACES_EXPORTER", default="").strip() or "otlp"
-OTEL_SDK_DISABLED = env.str("OTEL_SDK_DISABLED", default="").strip().lower() == "true"
+OTEL_ENDPOINT = text("OTEL_EXPORTER_OTLP_ENDPOINT")
+OTEL_ENDPOINT = text("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") or OTEL_ENDPOINT
+OTEL_PROTOCOL = text("OTEL_EXPORTER_OTLP_PROTOCOL") or "http/protobuf"
+OTEL_PROTOCOL = text("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL") or OTEL_PROTOCOL
+OTEL_TRACES_EXPORTER = text("OTEL_TRACES_EXPORTER").strip() or "otlp"
+OTEL_SDK_DISABLED = text("OTEL_SDK_DISABLED").strip().lower() == "true"
 
 LOGGING = {
     "version": 1,

@@ -124,7 +124,7 @@ def written() -> dict[str, int]:
 def environment_variables() -> set[str]:
     """Return those that `settings` reads, but for those that the server sets for its workers."""
     text = Path(settings.__file__).read_text()
-    found = re.findall(r'\b(?:env\.\w+|environ\.get|number|whole|boolean|choice|origins|share)\(\s*"([A-Z_]+)"', text)
+    found = re.findall(r'\b(?:texts?|environ\.get|number|whole|boolean|choice|origins|share)\(\s*"([A-Z_]+)"', text)
     return {name for name in found if not name.startswith("AUTHZ_")}
 
 

@@ -83,6 +83,22 @@ def test_a_setting_with_nonsense_is_named(tmp_path, monkeypatch, name, value):
         runpy.run_path(settings.__file__)
 
 
+def test_settings_are_taken_as_they_are(tmp_path, monkeypatch):
+    given = {
+        "SECRET_KEY": "$HOME" + 40 * "x", "OIDC_RP_CLIENT_SECRET": "$HOME",
+        "ALLOWED_HOSTS": "authz.example.org, [::1],",
+        "CSRF_TRUSTED_ORIGINS": "https://authz.example.org, https://authz.example.net",
+    }  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    found = runpy.run_path(settings.__file__)
+    assert [found[name] for name in given] == [
+        given["SECRET_KEY"], "$HOME", ["authz.example.org", "[::1]"],
+        ["https://authz.example.org", "https://authz.example.net"],
+    ]  # fmt: skip
+
+
 def test_nonsense_in_the_settings_is_one_line(tmp_path):
     told = refusal(tmp_path, STATEMENT_TIMEOUT="abc")
     assert "STATEMENT_TIMEOUT must be" in told and len(told.strip().splitlines()) == 1, told
