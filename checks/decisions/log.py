@@ -315,8 +315,13 @@ def _locked(file: int) -> bool:
 
 
 def opened(path: str) -> int:
-    """Open the file for appending. If it is created, only its owner can read it."""
-    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    """Open the file for appending. If it is created, only its owner can read it.
+
+    A pipe that nobody reads is an error; without `O_NONBLOCK`, this would wait for a reader, even at exit.
+    """
+    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
+    os.set_blocking(file, True)
+    return file
 
 
 # ---- Entries and their lines --------------------------------------------------------------------------------------

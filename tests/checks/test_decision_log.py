@@ -8,8 +8,10 @@ from pathlib import Path
 
 import orjson
 import pytest
+from django.core.management.base import CommandError
 
 from authz_project.keys import create_key
+from authz_project.management.commands.serve import refuse_closed_log
 from authz_project.urls import endpoints
 from authz_project.wsgi import application
 from checks import views
@@ -370,6 +372,16 @@ def test_a_pipe_is_gone_on_with_after_what_was_cut_off(repos, path, monkeypatch)
     torn, whole = os.read(reader, 1 << 16).splitlines()
     os.close(reader)
     assert len(torn) == 10 and orjson.loads(whole)["answer"] == {"allowed": True}
+
+
+def test_a_pipe_that_nobody_reads_is_not_waited_for(repos, path, caplog):
+    os.mkfifo(path)
+    with pytest.raises(CommandError, match="nobody reads this pipe"):
+        refuse_closed_log(str(path))
+    repos.post("/authorize", QUESTIONS["authorize"][0])
+    log.writer.flush()
+    log.writer.complain()
+    assert "dropped 1 decision from the decision log: OSError: [Errno 6]" in caplog.text
 
 
 def test_the_file_may_be_moved_away(repos, path):

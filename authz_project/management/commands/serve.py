@@ -1,5 +1,6 @@
 """Prepare the database, create the first API key, and run the server."""
 
+import errno
 import fcntl
 import os
 import platform
@@ -391,9 +392,9 @@ def refuse_closed_log(path: str) -> None:
     try:
         os.close(opened(path))
     except OSError as reason:
-        raise CommandError(
-            f"Cannot write DECISION_LOG `{path}`: {reason.strerror}. Create its folder, or set another path."
-        ) from None
+        is_unread = reason.errno == errno.ENXIO
+        what = "nobody reads this pipe. Start its reader" if is_unread else f"{reason.strerror}. Create its folder"
+        raise CommandError(f"Cannot write DECISION_LOG `{path}`: {what}, or set another path.") from None
 
 
 def url_of_service(text: str) -> str:
