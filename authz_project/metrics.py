@@ -316,6 +316,8 @@ class Worker:
         self._asked: deque[tuple[float, int]] = deque()  # times of updates, and the numbers of checks
         self._processor = 0.0  # seconds of CPU time counted so far
         self._of_replicas: dict[tuple[str, str], int] = {}  # replica answers counted so far
+        if settings.DECISION_LOG:
+            self.metric("decision_log_lines", "dropped")  # 0 from the start: alerts see no increase in a first value
 
     # ---- events ------------------------------------------------------------------------------------------
 

@@ -410,6 +410,13 @@ def test_every_part_that_the_code_notes_is_counted(worker, tmp_path):
         assert of_parts() != within, name
 
 
+def test_dropped_decisions_are_counted_from_zero(tmp_path, settings, request):
+    """An alert about their increase does not see one in the first value of a new series."""
+    settings.DECISION_LOG = "-"
+    worker = request.getfixturevalue("worker")
+    assert counts(worker, tmp_path)["decision_log_lines_total", frozenset({("outcome", "dropped")})] == 0
+
+
 def test_many_threads_lose_nothing(worker, tmp_path):
     key = ("requests_total", frozenset({("endpoint", "/api/authorize"), ("method", "POST"), ("code", "200")}))
     with ThreadPoolExecutor(4) as threads:
