@@ -9,6 +9,7 @@ import signal
 import time
 from asyncio import Future
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache, partial
 from importlib import import_module
 from typing import Any
@@ -400,10 +401,11 @@ class Intake:
             _note_waiting(environ)
             if environ["PATH_INFO"].lstrip("/") == FOLLOW and self._followers.wait(environ, protocol):
                 return
-            waits = _may_wait(environ)
-            if not (waits and self._waiting.do(answer, environ | {MAY_WAIT: True}, io.BytesIO(), 0, protocol)):
-                threads = self._slots.known if is_remembered(token_of(environ)) else self._slots.guests
-                self._do(threads, scope, protocol, answer, environ, io.BytesIO(), 0, protocol)
+            is_known = is_remembered(token_of(environ))
+            if is_known and self._waits(environ, protocol):
+                return
+            threads, work = (self._slots.known, answer) if is_known else (self._slots.guests, self._answer_guest)
+            self._do(threads, scope, protocol, work, environ, io.BytesIO(), 0, protocol)
             return
         limit = quick_allowance(environ)
         if length is not None and length > largest():
@@ -412,6 +414,19 @@ class Intake:
             self._read(scope, protocol, environ, length, limit)
         elif not self._slots.guests.do(self._admit, scope, protocol, environ, length):
             _refuse(scope, protocol, 503, CROWDED)
+
+    def _waits(self, environ: Environ, protocol: HTTPProtocol) -> bool:
+        """Let a request that may wait for changes do so, and return True; return False if it may not, or none can."""
+        return _may_wait(environ) and self._waiting.do(answer, environ | {MAY_WAIT: True}, io.BytesIO(), 0, protocol)
+
+    def _answer_guest(self, environ: Environ, body: io.BytesIO, length: int, protocol: HTTPProtocol) -> None:
+        """Answer, or let wait for changes once the key is known: strangers take no place of those who wait."""
+        if _may_wait(environ):
+            with suppress(Exception):  # the same happens to the answer, which tells of it
+                allowance(environ)
+            if is_remembered(token_of(environ)) and self._waits(environ, protocol):
+                return
+        answer(environ, body, length, protocol)
 
     def _threads_for(self, path: str) -> Threads:
         """Return the threads for a request with a body; if it is not from people, its key is known."""

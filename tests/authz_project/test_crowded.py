@@ -64,10 +64,26 @@ def test_who_has_a_known_key_waits_in_another_queue_than_others(became, monkeypa
 
 
 @pytest.mark.parametrize("crowded", POOLS)
-def test_who_reads_facts_or_waits_for_changes_has_other_threads(became, crowded):
-    assert became(crowded, "GET", "/api/facts") == ["answered by guests"]
-    assert became(crowded, "GET", "/api/changes", query="wait=10") == ["waits"]
-    assert became(crowded, "GET", "/api/changes", feed_is_full=True, query="wait=10") == ["answered by guests"]
+@pytest.mark.parametrize("is_known", [True, False])
+def test_who_reads_facts_or_waits_for_changes_has_other_threads(became, monkeypatch, crowded, is_known):
+    monkeypatch.setattr(intake, "is_remembered", lambda token: is_known)
+    answered = ["answered by known" if is_known else "answered by guests"]
+    assert became(crowded, "GET", "/api/facts") == answered
+    assert became(crowded, "GET", "/api/changes", query="wait=10") == (["waits"] if is_known else answered)
+    assert became(crowded, "GET", "/api/changes", feed_is_full=True, query="wait=10") == answered
+
+
+@pytest.mark.parametrize("key", ["valid", "unknown"])
+def test_who_waits_for_changes_needs_a_valid_key(monkeypatch, key):
+    remembered, told = set(), []
+    monkeypatch.setattr(intake, "is_remembered", remembered.__contains__)
+    monkeypatch.setattr(intake, "allowance", lambda environ: remembered.add("valid"))
+    monkeypatch.setattr(intake, "answer", lambda *_: told.append("answered"))
+    made = Intake.__new__(Intake)
+    made._waiting = SimpleNamespace(do=lambda *_: told.append("waits") or True)
+    environ = {"PATH_INFO": "/api/changes", "QUERY_STRING": "wait=1", "HTTP_AUTHORIZATION": f"Bearer {key}"}
+    made._answer_guest(environ, None, 0, None)
+    assert told == ["waits" if key == "valid" else "answered"]
 
 
 def test_the_rest_of_a_large_body_is_not_waited_for(became):
