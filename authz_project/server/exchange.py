@@ -38,11 +38,11 @@ _copying = threading.Lock()
 
 def environ_of(scope: Scope) -> Environ:
     """Return the WSGI environ of a request, without its body."""
-    path, client = scope.path, scope.client
+    client = scope.client
     environ = _SAME_FOR_ALL | {
         "REQUEST_METHOD": scope.method,
-        "PATH_INFO": path if path.isascii() else path.encode().decode("latin-1"),  # WSGI wants bytes decoded as latin-1
-        "QUERY_STRING": scope.query_string,
+        "PATH_INFO": _bytes_as_latin(scope.path),
+        "QUERY_STRING": _bytes_as_latin(scope.query_string),
         "SERVER_PROTOCOL": f"HTTP/{scope.http_version}",
         "REMOTE_ADDR": client.rpartition(":")[0].strip("[]"),
         CLIENT: client,
@@ -55,6 +55,11 @@ def environ_of(scope: Scope) -> Environ:
         elif key:
             environ[key] = value
     return environ
+
+
+def _bytes_as_latin(text: str) -> str:
+    """Return the bytes of a text in UTF-8 decoded as latin-1, as WSGI wants them."""
+    return text if text.isascii() else text.encode().decode("latin-1")
 
 
 @lru_cache(1000)

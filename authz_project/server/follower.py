@@ -10,12 +10,13 @@ import http.client
 import logging
 import math
 import ssl
+import string
 import time
 from collections.abc import Mapping
 from contextlib import closing
 from functools import partial
 from multiprocessing.sharedctypes import RawArray
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 import orjson
 from django.db import Error
@@ -129,7 +130,7 @@ class Follower:
             if name.startswith("HTTP_") or name == "CONTENT_TYPE"
         }
         sent = {name: value for name, value in headers.items() if name.lower() not in _OWN}
-        query = request.headers.get("QUERY_STRING", "")
+        query = quote(request.headers.get("QUERY_STRING", ""), string.punctuation, "latin-1")
         try:
             status, received, content = self.ask(
                 f"{path}?{query}" if query else path, request.method, request.body, sent | {"X-Request-ID": request.id}

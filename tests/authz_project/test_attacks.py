@@ -189,6 +189,19 @@ def test_one_request_cannot_pass_for_two_headers(attacked):
     assert answer.headers["X-Request-ID"] != "forged"
 
 
+def test_a_query_string_with_unescaped_characters_is_read_as_utf_8(attacked):
+    client = attacked.fresh_client()
+    args = [{"type": "User", "id": "é€"}, {"type": "String", "id": "member"}, {"type": "Organization", "id": "acme"}]
+    assert client.post("/facts", {"predicate": "has_role", "args": args}).status_code in (200, 201)
+    path = "/api/facts?predicate=has_role&args.0.type=User&args.0.id=é€"
+    head = HEAD.replace("POST", "GET").format(
+        path=path, headers=f"Authorization: Bearer {client.key}\r\nConnection: close", body=""
+    )
+    with socket.create_connection(("127.0.0.1", port(attacked)), timeout=30) as connection:
+        connection.sendall(head.encode())
+        assert "é€".encode() in told(connection)
+
+
 def test_silent_connections_are_closed(silent):
     """Nobody keeps a place without saying what for."""
     assert silent.recv(1) == b""

@@ -178,11 +178,12 @@ def test_requests_are_answered_here_or_there(db):
         assert not told.asked and there.content == here.content
         module.REACH_WITHIN, before = 0.05, module.REACH_WITHIN
         try:
-            there = route.answer(environ(QUESTION, key, HTTP_OSOOFFSET="5"))
+            query = "a=é&b=%2f".encode().decode("latin-1")
+            there = route.answer(environ(QUESTION, key, HTTP_OSOOFFSET="5", QUERY_STRING=query))
         finally:
             module.REACH_WITHIN = before
         ((method, target, body, headers),) = told.asked
-        assert (method, target, orjson.loads(body)) == ("POST", "/api/authorize", QUESTION)
+        assert (method, target, orjson.loads(body)) == ("POST", "/api/authorize?a=%C3%A9&b=%2f", QUESTION)
         assert headers["Authorization"] == f"Bearer {key}" and headers["Osooffset"] == "5"
         assert there.status == 200 and dict(there.headers)["Osooffset"] == "7" and b"changes" in there.content
 
