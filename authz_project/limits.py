@@ -15,6 +15,7 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.db.models import F, Q
 from django.http import HttpRequest
+from django.http.request import split_domain_port
 
 from authz_project.models import LoginAttempts
 from authz_project.settings import Rate
@@ -135,11 +136,11 @@ def _lately(moment: datetime) -> Q:
 
 
 def address_of(request: HttpRequest) -> str:
-    """Return the client's address, from CLIENT_ADDRESS_HEADER if set; for IPv6, the /64 network."""
+    """Return the client's address, from CLIENT_ADDRESS_HEADER if set, without a port; for IPv6, the /64 network."""
     forwarded = request.headers.get(settings.CLIENT_ADDRESS_HEADER, "") if settings.CLIENT_ADDRESS_HEADER else ""
     text = forwarded.rpartition(",")[2].strip() or request.META.get("REMOTE_ADDR", "")
     try:
-        address = ip_address(text)
+        address = ip_address(split_domain_port(text)[0].strip("[]") or text)
     except ValueError:
         return ""
     if isinstance(address, IPv6Address):

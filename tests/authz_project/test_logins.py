@@ -69,6 +69,8 @@ def test_where_a_request_comes_from(settings):
     settings.CLIENT_ADDRESS_HEADER = "X-Forwarded-For"
     assert address(HERE, **forged) == THERE
     assert address(HERE) == HERE
+    for with_port in (f"{THERE}:50000", f"[::ffff:{THERE}]:50000"):
+        assert address(HERE, **{"X-Forwarded-For": with_port}) == THERE
     assert address("2001:db8::1") == address("2001:db8::ffff") != address("2001:db8:0:1::1")
     assert address("::ffff:192.0.2.1") == HERE
 
