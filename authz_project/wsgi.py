@@ -47,7 +47,7 @@ gc.set_threshold(10_000, 20, 20)
 gc.enable()
 
 STATUS_LINES = {status.value: f"{status.value} {status.phrase}" for status in HTTPStatus}
-_LEADING_SLASHES = re.compile(r"\A/{2,}")
+_LEADING_SLASHES = re.compile(r"\A/{2,}(?!admin/)")  # a proxy that does not forward /admin/ may forward //admin/
 _BOUNDARY = re.compile(r""";\s*boundary=("[^"]*"|[^;\s"]+)""", re.IGNORECASE)
 
 

@@ -182,6 +182,12 @@ def test_leading_slashes_do_not_matter(service):
     assert answer.status_code == 200
 
 
+@pytest.mark.parametrize("slashes", ["//", "///"])
+def test_pages_of_the_admin_have_one_address(service, slashes):
+    """A proxy may forward all but `/admin/`."""
+    assert requests.get(f"{service.origin}{slashes}admin/login/", timeout=10).status_code == 404
+
+
 def test_the_body_of_a_refused_request_does_not_hide_the_refusal(service):
     answer = requests.post(f"{service.origin}/api/batch", data=b" " * (20 * 1024 * 1024), timeout=60)
     assert answer.status_code == 413
