@@ -47,7 +47,7 @@ from policy.core import spans
 from policy.core.spaces import close_others
 from policy.core.spans import Part
 from policy.core.threads import start_thread
-from policy.replicas.reading import statuses
+from policy.replicas.reading import UNCHECKED, statuses
 
 log = logging.getLogger("authz.metrics")
 
@@ -423,7 +423,7 @@ class Worker:
                 counted = self._of_replicas.get((replica.name, outcome), 0)
                 metric("replica_answers", replica.name, outcome).inc(max(0, number - counted))
                 self._of_replicas[replica.name, outcome] = max(number, counted)
-            if replica.tries or replica.position is not None:  # otherwise nothing is known yet
+            if replica.reason != UNCHECKED:  # otherwise nothing is known yet
                 metric("replica_used", replica.name).set(replica.is_used)
                 metric("replica_position", replica.name).set(replica.position or 0)
                 if replica.lag is not None:

@@ -148,6 +148,7 @@ def _on_replica(
 
 # ---- The status of replicas: in lines for people, and in numbers for metrics --------------------------------------
 
+UNCHECKED = "not checked yet"  # the reason of a replica that this process has not probed
 _BETWEEN_LOOKS = 2.0  # seconds that pass between probes in any case, and are no lag
 
 

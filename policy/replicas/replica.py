@@ -20,6 +20,7 @@ from psycopg.pq import ConnStatus, ExecStatus, TransactionStatus
 from policy.core import spaces
 from policy.core.clock import NUMBER, timeline_of
 from policy.core.config import settings
+from policy.replicas.reading import UNCHECKED
 
 log = logging.getLogger("authz.database")
 
@@ -67,7 +68,7 @@ class Replica:
     def __init__(self, alias: str, name: str):
         self.alias = alias
         self.name = name
-        self.reason = "not checked yet"  # why it is excluded; empty: it is not
+        self.reason = UNCHECKED  # why it is excluded; empty: it is not
         self.probe: Probe | None = None  # the last one
         self.fresh_at = -inf  # it has everything that was committed by then, by `monotonic`
         self.timeline = 0  # the latest that it has followed since its server started

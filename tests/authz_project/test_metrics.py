@@ -26,7 +26,7 @@ from authz_project.observers import METHODS, AnsweredRequest, name_of
 from authz_project.server.supervisor import worker_ended, worker_started
 from policy.core.journal import Kind
 from policy.core.spans import Part
-from policy.replicas.reading import ReplicaStatus
+from policy.replicas.reading import UNCHECKED, ReplicaStatus
 from tests.faults.limits import workers_of
 from tests.postgresql import free_port
 from tests.service import DEV_KEY, ROOT, Service, start_service
@@ -463,11 +463,12 @@ def test_all_metrics_have_names_and_words_of_their_own():
 
 
 def test_replicas_are_told_by_what_each_is_and_did(worker, tmp_path, monkeypatch):
-    used, unknown = (
+    used, away, unknown = (
         ReplicaStatus("db2", True, "", 100, 0.5, 1, 13, 10),
         ReplicaStatus("db3", False, "away", None, None, 0, 0, 0),
+        ReplicaStatus("db4", False, UNCHECKED, None, None, 0, 0, 0),
     )
-    told = [used, unknown]
+    told = [used, away, unknown]
     monkeypatch.setattr(metrics, "statuses", lambda: told)
     worker.look()
     told[0] = used._replace(asked=0, tries=15, answers=12, lag=2.0)
@@ -478,4 +479,5 @@ def test_replicas_are_told_by_what_each_is_and_did(worker, tmp_path, monkeypatch
 
     assert [value("replica_answers_total", outcome=each) for each in ("counted", "repeated")] == [12, 3]
     assert [value(f"replica_{name}") for name in ("used", "lag_seconds", "position")] == [1, 2, 100]
-    assert ("replica_used", frozenset({("replica", "db3")})) not in found
+    assert found["replica_used", frozenset({("replica", "db3")})] == 0
+    assert ("replica_used", frozenset({("replica", "db4")})) not in found
