@@ -100,13 +100,15 @@ def stop_on_signal(signals: Signals, listening: Listening, stop: Callable[[], No
     closes its connection, so that no connection is closed later with a request in flight. SIGINT (Ctrl-C) skips
     draining. In both cases, requests in flight finish; those waiting for changes are answered at once.
     """
-    if signals.next() == signal.SIGTERM:
+    number = signals.next()
+    try:
         draining.set()
-        _await_end_of_draining(signals, listening)
-    draining.set()
-    watch.end()
-    listening.end()
-    stop()
+        if number == signal.SIGTERM:
+            _await_end_of_draining(signals, listening)
+        watch.end()
+        listening.end()
+    finally:  # also if the system refuses what the above asks of it
+        stop()
 
 
 def _await_end_of_draining(signals: Signals, listening: Listening) -> None:
