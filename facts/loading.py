@@ -184,10 +184,10 @@ class _Filing:
                 self._refuse(BadLine(numbers[place], str(self.names.named(signature, row[column]))))
 
     def _with_care(self, number: int, line: object) -> NewRow | None:
+        if isinstance(line, BadLine):
+            self._refuse(line)
+            return None
         try:
-            if isinstance(line, BadLine):
-                self._refuse(line)
-                return None
             fact = line if isinstance(line, Fact) else fact_from_json(line, "")
             if fact.expires_at is not None:
                 check_end(fact.expires_at, self._moment, "")

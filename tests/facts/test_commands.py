@@ -196,3 +196,11 @@ def test_a_file_that_is_not_utf_8_is_named_with_its_line(db, tmp_path, kind):
         f"Nothing was stored. Correct these lines of `{file}`, set --format, or pass --skip-bad:",
         "line 2: not valid UTF-8; save the file as UTF-8",
     ]
+
+
+def test_each_of_many_invalid_lines_is_reported_once(environment, tmp_path):
+    (tmp_path / "facts.jsonl").write_text("no JSON\n" * (loading.ENOUGH + 5), encoding="utf-8")
+    with pytest.raises(CommandError) as refused:
+        run("load_facts", str(tmp_path / "facts.jsonl"))
+    named = [line.partition(":")[0] for line in str(refused.value).splitlines()[1:]]
+    assert named == [f"line {number}" for number in range(1, loading.ENOUGH + 1)]
