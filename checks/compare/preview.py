@@ -25,7 +25,7 @@ from facts.numbering import signature_numbers
 from facts.wire import Fact, fact_from_text
 from policy import publishing
 from policy.active import program_of_version
-from policy.errors import AuthzError
+from policy.errors import AuthzError, MalformedRequest
 from policy.language.source import NOWHERE
 from policy.models import PolicyVersion
 from policy.pages.highlight import excerpts_of_failures
@@ -105,7 +105,8 @@ class Preview:
         """Return in words how many decisions change, and of which ones."""
         if self.asked.given is not None:
             refused = f"; {len(self.asked.refused)} not answered" if self.asked.refused else ""
-            return f"{self.asked.answered_otherwise:,} of {self.asked.given:,} checks would change{refused}"
+            given = f"{self.asked.given:,} check{'' if self.asked.given == 1 else 's'}"
+            return f"{self.asked.answered_otherwise:,} of {given} would change{refused}"
         why = "no decision depends on the changed rules" if any(self.rules) else "no rules changed"
         return self._of_kinds(True) or f"0 would change: {why}"
 
@@ -207,7 +208,10 @@ def questions_of_text(
             except AuthzError as reason:
                 refused.append(reason.message if isinstance(reason, BadLogLine) else f"line {number}: {reason.message}")
         elif written and not written.startswith("#"):
-            fact = fact_from_text(written)
+            try:
+                fact = fact_from_text(written)
+            except AuthzError as reason:
+                raise MalformedRequest(f"questions, line {number}", reason.message) from None
             goal = Goal(fact.predicate, fact.args)
             found.setdefault(goal, (AskedTogether.of_goal(goal), ((), ())))
     return [*found.values()], refused

@@ -329,7 +329,7 @@ def test_preview_counts_properties_by_the_policy_that_asks_for_them(repos, path,
     asked = ("--questions", str(path), "--explain")
     _, out, _ = run(policy_file(PROPERTY), *asked, name="preview_policy")
     assert '  + allowed  allow(User:ann, "write", Repo:a)' in out
-    assert "decisions: 1 of 1 checks would change" in out and "context fact" in out
+    assert "decisions: 1 of 1 check would change" in out and "context fact" in out
     publish(repos, PROPERTY)
     _, out, _ = run(policy_file(POLICY), *asked, name="preview_policy")
     assert '  - denied   allow(User:ann, "write", Repo:a)' in out
@@ -365,14 +365,14 @@ def test_for_a_preview_a_predicate_that_would_go_holds_for_nothing(repos, path, 
     call = {"predicate": ["is_root", ["user"]], "constraints": {"user": {"type": "User", "ids": None}}}
     ask(repos, "evaluate_query", call, path)
     _, out, _ = run(policy_file("actor User {}"), "--questions", path, name="preview_policy")
-    assert "decisions: 1 of 1 checks would change\n" in out and "  - denied   is_root(User:root)\n" in out
+    assert "decisions: 1 of 1 check would change\n" in out and "  - denied   is_root(User:root)\n" in out
 
 
 def test_preview_shows_some_of_a_list_that_differs(repos, path, policy_file):  # noqa: F811
     store(repos, *(fact("is_public", f"Repo:x{number:03}") for number in range(50)))
     ask(repos, "list", about("User:dan", action="write", resource_type="Repo", page_size=10_000), path)
     _, out, _ = run(policy_file(LOOSER), "--questions", path, name="preview_policy")
-    assert "decisions: 1 of 1 checks would change\n" in out and out.count("  + allowed ") == 20
+    assert "decisions: 1 of 1 check would change\n" in out and out.count("  + allowed ") == 20
 
 
 def test_preview_leaves_out_evaluations_that_cannot_be_asked_together(repos, path, policy_file):  # noqa: F811

@@ -127,7 +127,7 @@ def test_answers_that_differ_are_sorted_and_the_rest_told_apart(admin, version, 
 def test_questions_can_be_given(admin, version):
     text = POLICY.replace("is_root(user)", "is_root(user) and is_safe(user)")
     sent = {"text": text, "questions": 'allow(User:root, "read", Repo:a)'}
-    assert "1 of 1 checks would change" in words(admin.post(url("preview", version), sent))
+    assert "1 of 1 check would change" in words(admin.post(url("preview", version), sent))
     assert "Not compared" in words(admin.post(url("preview", version), {**sent, "questions": "allow("}))
     assert "Not compared" in words(admin.post(url("preview", version), {**sent, "text": "actor"}))
 
