@@ -123,7 +123,7 @@ def as_of_from_text(text: str, path: str) -> AsOf:
     try:
         return time_of_text(text)
     except ValueError as reason:
-        raise MalformedRequest(path, f"{reason}, or a revision number") from None
+        raise MalformedRequest(path, f"must be a revision number or {str(reason).removeprefix('must be ')}") from None
 
 
 def check_known(environment_id: int, moment: Moment) -> Moment:

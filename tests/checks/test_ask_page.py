@@ -352,7 +352,7 @@ def test_another_policy_changes_what_an_actor_may(admin, version, repos):
     [
         ({"from": "1000"}, "revision 1000 does not exist yet"),
         ({"from": "3", "to": "2"}, "is after the end"),
-        ({"from": "yesterday"}, "must be a time such as"),
+        ({"from": "yesterday"}, "must be a revision number or a time such as"),
         ({"actor": "User:*"}, "Enter one actor"),
         ({"actor": "Usr:ann"}, "The policy has no type `Usr`. Did you mean User?"),
         ({"resource": "Rpo"}, "The policy has no type `Rpo`. Did you mean Repo?"),

@@ -386,7 +386,7 @@ def test_after_many_refusals_no_others_are_asked_about(api, monkeypatch):
     [
         (("--from", "1000"), "--from: revision 1000 does not exist yet"),
         (("--from", "0"), "no policy was active at revision 0"),
-        (("--from", "yesterday"), "--from: must be a time such as"),
+        (("--from", "yesterday"), "--from: must be a revision number or a time such as"),
         (("--from", "2", "--to", "1"), "the start .revision 2. is after the end .revision 1."),
         (("--at", "2", "--to", "2"), "--to needs --from"),
         (("--at", "2", "--actor-type", "Usr"), "the policy has no type `Usr` .did you mean `User`"),

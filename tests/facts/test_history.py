@@ -118,7 +118,10 @@ def test_as_of_a_revision_what_happened_later_is_not_told(api):
     latest = max(number for number in numbers if at[number] <= at[numbers[1]])
     assert told(f"as_of={text_of(at[numbers[1]])}")[0] == latest
     assert told("as_of=0") == []
-    for query, reason in (("as_of=77", "as_of: revision 77 does not exist yet"), ("as_of=x", "as_of: must be a time")):
+    for query, reason in (
+        ("as_of=77", "as_of: revision 77 does not exist yet"),
+        ("as_of=x", "as_of: must be a revision number or a time"),
+    ):
         refused = api.get(f"/history?{query}")
         assert refused.status_code == 400 and refused.json()["message"].startswith(reason)
 

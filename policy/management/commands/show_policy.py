@@ -54,10 +54,12 @@ class Command(command.PolicyCommand):
             names = diff if len(diff) == 2 else [command.ACTIVE, *diff]
             self._diff(names, [command.text_of(environment, policy) for policy in names])
             return
-        moment = command.moment_asked(environment, as_of)
+        moment = command.moment_asked(environment, as_of, needs_policy=False)
         if version_number is not None:
             version: PolicyVersion | None = version_numbered(environment.pk, version_number)
-        elif moment is not None and moment.version is not None:
+        elif moment is not None:
+            if moment.version is None:
+                raise NotFound(f"no policy was active at revision {moment.revision}; choose a version with `--version`")
             version = PolicyVersion.objects.filter(pk=moment.version).first()
         else:
             version = active_version(environment.pk)
