@@ -184,11 +184,13 @@ def stated(program: Program, goal: str, condition: str = "") -> Claim:
 
 def _goal_terms(goal: str, stem: str = "any_") -> tuple[str, list[GoalTerm]]:
     """Return the predicate and the arguments of a goal. Each `_` becomes a variable of its own, named by the stem."""
-    reason = ""
+    reason, text = "", goal.strip().removesuffix(";")
     try:
-        items = parse(Source(f"{goal.strip().removesuffix(';')};")).items
+        items = parse(Source(f"{text};")).items
     except PolicyRejected as rejected:
-        items, reason = (), f": {rejected.problems[0].message}"
+        problem = rejected.problems[0]
+        # A message about the semicolon that was added here would name what the user did not write.
+        items, reason = (), ": it is incomplete" if problem.span.start >= len(text) else f": {problem.message}"
     match items:
         case (ast.Rule(head=head, body=None),):
             return head.predicate.text, [_goal_term(param, f"{stem}{place}") for place, param in enumerate(head.params)]
