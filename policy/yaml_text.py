@@ -65,11 +65,11 @@ def document_from_yaml(text: str, is_typed: bool = False, on_node: Callable[[], 
         mark = error.problem_mark
         place = _place(mark.line, mark.column) if mark else ""
         problem = str(error.problem or error.context)
-        raise YamlRejected(f"is not valid YAML: {problem}{place}{_HINTS.get(problem, '')}") from None
+        raise YamlRejected(f"invalid YAML: {problem}{place}{_HINTS.get(problem, '')}") from None
     except yaml.YAMLError as error:
-        raise YamlRejected(f"is not valid YAML: {str(error).splitlines()[0]}") from None
+        raise YamlRejected(f"invalid YAML: {str(error).splitlines()[0]}") from None
     except ValueError:
-        raise YamlRejected("is not valid YAML: it has a character that YAML does not allow") from None
+        raise YamlRejected("invalid YAML: it has a character that YAML does not allow") from None
 
 
 class _YamlReader:
@@ -140,7 +140,7 @@ class _YamlReader:
         try:
             return self._types.construct_object(yaml.ScalarNode(tag, event.value))
         except (ValueError, yaml.YAMLError) as reason:  # such as month 13
-            raise _refused(event, f"is not valid YAML: {reason}") from None
+            raise _refused(event, f"invalid YAML: {reason}") from None
 
 
 def _plain(event: events.ScalarEvent) -> object:

@@ -455,7 +455,7 @@ def test_without_a_mapping_there_is_nothing(directory, settings):
 
 
 @pytest.mark.parametrize("text, said", [
-    ("users: [", "is not valid YAML"), ("[]", "must be a map"), ("people: []", "must be a map"),
+    ("users: [", "invalid YAML"), ("[]", "must be a map"), ("people: []", "must be a map"),
     ("users: x", "must be a list of facts"), ("groups: []", "must be a map from"),
     ("users: ['p(User:ann)']", "must name the user"), ("left: ['p(_, _)']", "must name the user"),
     ("users: ['p(User:{userName}, _)']", "wildcards"), ("users: ['p(User:{group})']", "{group} may stand"),

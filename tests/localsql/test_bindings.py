@@ -157,7 +157,7 @@ def test_an_unknown_dialect_is_told_of_all_that_there_are():
     [
         ("facts: {'is_public(Acme::Repo)': {query: SELECT 1}}", "expected an id before `:Repo)`"),
         ("- a", "must be a mapping"),
-        ("facts: [", "is not valid YAML"),
+        ("facts: [", "invalid YAML"),
         ("facts: {}\nsql_type: {}", "did you mean `sql_types`?"),
         ("dialect: cobol\nfacts: {}", "`dialect`"),
         ("sql_types: {}", "`facts`: is missing"),
@@ -241,7 +241,7 @@ DOUBLED = "\n".join(["a0: &a0 {x: 1}", *(f"a{n}: &a{n} {{<<: [*a{n - 1}, *a{n - 
         (f"facts:\n  ? 0x{'f' * 5000}\n  : {{query: SELECT 1}}", "must be a fact pattern"),
         ("facts: {}\n--- \nfacts: {}", "one YAML document"),
         ("facts: {[a]: {query: SELECT 1}}", "a key must be a string"),
-        ("facts: {}\nversion: \ud800", "is not valid YAML"),
+        ("facts: {}\nversion: \ud800", "invalid YAML"),
     ],
 )
 def test_what_is_short_to_write_and_long_to_read_is_refused_at_once(text, reason):

@@ -160,7 +160,7 @@ def test_what_may_be_cut_short_unnoticed_is_not_negated(api, dialect, status):
         ({"column": "id; DROP TABLE repos"}, "must be a column name"),
         ({"column": "user"}, "reserved word"),
         ({"column": None}, "`column`"),
-        ({"bindings": "facts: ["}, "not valid YAML"),
+        ({"bindings": "facts: ["}, "invalid YAML"),
         ({"bindings": 5}, "data_bindings"),
         ({"bindings": "facts:\n  is_publik(Repo:_): {query: SELECT * FROM repos}"}, "is_publik(Repo:_)"),
         ({"bindings": "facts:\n  is_publik(Repo:_, Repo:_): {query: SELECT id FROM repos}"}, "is_publik("),
@@ -252,7 +252,7 @@ def test_the_commands_check_and_print(asked, tmp_path):
         "ask_local", "list", "User:alice", "read", "Repo", "id", "--context", "is_auditor(User:alice)"
     )
     file.write_text("facts: [")
-    with pytest.raises(CommandError, match=f"^{re.escape(str(file))}: is not valid YAML"):
+    with pytest.raises(CommandError, match=f"^{re.escape(str(file))}: invalid YAML"):
         printed("ask_local", "list", "User:alice", "read", "Repo", "id", "--bindings", str(file))
 
 

@@ -189,7 +189,7 @@ WRONG = [
         "must be in an SQL database, not one of type csv",
     ),
     ("facts: {p(User:_): {query: SELECT id FROM t}}", "has no database"),
-    ("facts: [", "is not valid YAML"),
+    ("facts: [", "invalid YAML"),
     ("facts: {a: &x {}, b: *x}", "anchors and aliases"),
     ("[]", "must be a mapping"),
     ("dbs: {}", "`facts`: is missing"),
@@ -266,5 +266,5 @@ def test_a_wrong_key_is_told_with_its_line_and_numbers_and_times_are_those_of_ya
     assert pattern.asked.find == {"n": 7, "on": date(2026, 1, 1), "text": "7", "yes": False}
     with pytest.raises(ConfigRejected, match="line 6: `url`: is a duplicate"):
         read("facts: {}\ndbs:\n  app:\n    url: a\n    # again\n    url: b\n")
-    with pytest.raises(ConfigRejected, match=r"is not valid YAML: month must be in 1..12 \(line 2, column 53\)"):
+    with pytest.raises(ConfigRejected, match=r"invalid YAML: month must be in 1..12 \(line 2, column 53\)"):
         read(fact("collection: t, fields: [a], find: {n: 2026-13-01}", "connection_string: 'mongodb://a/b'"))
