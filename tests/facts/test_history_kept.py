@@ -124,7 +124,7 @@ def test_past_facts_are_forgotten_for_good(history, capsys):
     call_command("forget_facts", "has_role(User:ann, _, Doc:_)", "--yes")
     out = capsys.readouterr().out
     assert "1 matching fact is still stored and not affected" in out and "delete_facts" in out
-    assert "1 past fact found, valid between revision 2 and 4." in out
+    assert "1 past fact found, valid at revisions 2 to 4." in out
     assert "not passed revision 5" in out and out.endswith("1 past fact forgotten\n")
     assert past() == [("ben", 3, 6)]
     assert history.get("/facts?as_of=3&predicate=has_role&args.0.id=ann").json() == []
@@ -173,4 +173,4 @@ def test_nothing_is_forgotten_unless_somebody_says_so(history, monkeypatch, said
 def test_somebody_says_yes(history, monkeypatch, capsys):
     monkeypatch.setattr(sys, "stdin", io.StringIO("yes\n"))
     call_command("forget_facts", "has_role(_, _, _)")
-    assert past() == [] and "between revision 2 and 5" in capsys.readouterr().out
+    assert past() == [] and "at revisions 2 to 5" in capsys.readouterr().out

@@ -11,7 +11,7 @@ from policy.management.command import PATTERN, PolicyCommand, counted
 from policy.models import Environment
 
 LOST = (
-    "Requests as of revision {first:,} to {last:,} will be answered as if these facts had never existed, and a reader"
+    "Requests as of {revisions} will be answered as if these facts had never existed, and a reader"
     " of the change feed that has not passed revision {end:,} will not see that they were deleted."
 )
 
@@ -37,10 +37,10 @@ class Command(PolicyCommand):
         if not found.past:
             self.stdout.write("No past fact matches. Nothing was forgotten.")
             return
-        self.stdout.write(
-            f"{counted(found.past, 'past fact')} found, valid between revision {found.first:,} and {found.last:,}."
-        )
-        self.stdout.write(LOST.format(first=found.first, last=found.last, end=found.last + 1))
+        first, last = f"{found.first:,}", f"{found.last:,}"
+        revisions = f"revision {first}" if first == last else f"revisions {first} to {last}"
+        self.stdout.write(f"{counted(found.past, 'past fact')} found, valid at {revisions}.")
+        self.stdout.write(LOST.format(revisions=revisions, end=found.last + 1))
         if not yes:
             self.ask()
         with self.progress("forgetting facts"):
