@@ -6,6 +6,7 @@ from typing import Any
 from django.core.management.base import CommandError
 from django.utils.module_loading import import_string
 
+from authz_project.management.commands.serve import port_number
 from policy.management.command import ServiceCommand
 
 _SERVER = "authz_project.mcp_server.mcp_server"  # imported by name: its dependencies are an extra
@@ -24,7 +25,7 @@ class Command(ServiceCommand):
             "--allow-writes", action="store_true", help="Also offer tools that change facts and publish policies."
         )
         parser.add_argument(
-            "--http", type=int, metavar="PORT",
+            "--http", type=port_number, metavar="PORT",
             help="Serve streamable HTTP at http://127.0.0.1:PORT/mcp, without authentication (default: standard input"
             " and output). Read-only.",
         )  # fmt: skip
@@ -32,7 +33,7 @@ class Command(ServiceCommand):
     def handle(self, *, url: str, allow_writes: bool, http: int | None, **options: Any) -> None:
         key = os.environ.get("AUTHZ_KEY", "")
         if not key:
-            raise CommandError("AUTHZ_KEY is not set. Set it to an API key, see `authz api_keys create`.")
+            raise CommandError("AUTHZ_KEY is not set. Set it to an API key, see `api_keys create`.")
         if allow_writes and http is not None:
             raise CommandError("--allow-writes is not supported with --http, which does not authenticate clients.")
         try:
