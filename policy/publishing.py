@@ -151,7 +151,8 @@ class Coverage:
 
     @property
     def sentence(self) -> str:
-        return f"{self.exercised:,} of {self.rules:,} rules are exercised by a test"
+        rules = "rule is" if self.rules == 1 else "rules are"
+        return f"{self.exercised:,} of {self.rules:,} {rules} exercised by a test"
 
 
 @dataclass(frozen=True, slots=True)

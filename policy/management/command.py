@@ -373,7 +373,7 @@ def number(text: str) -> int:
     """Parse a whole number from 0 to `MAX_VERSION`; an argparse type."""
     found = whole_number(text, MAX_VERSION)
     if found is None:
-        raise ArgumentTypeError(f"must be a whole number from 0 to {MAX_VERSION:,}, not '{text}'")
+        raise ArgumentTypeError(f"must be a whole number from 0 to {MAX_VERSION:,}, not `{text}`")
     return found
 
 
@@ -384,7 +384,7 @@ def above_zero(text: str, most: float = 1e9) -> float:
     except ValueError:
         found = math.nan
     if not (0 < found <= most):
-        raise ArgumentTypeError(f"must be a number above 0 and up to {most:,.0f}, not '{text}'")
+        raise ArgumentTypeError(f"must be a number above 0 and up to {most:,.0f}, not `{text}`")
     return found
 
 
@@ -398,13 +398,13 @@ def rejection(
     match reason:
         case PolicyRejected():
             lines = [bundle.describe(problem) for problem in reason.problems]
-            kind = "problem"
+            found = f"{counted(len(lines), 'problem')} found"
         case publishing.PolicyTestsFailed():
             lines = failures(reason.report, bundle)
-            kind = "failed assertion"
+            found = f"{counted(len(lines), 'assertion')} failed"
     for line in lines:
         errors.write(line)
-    return CommandError(f"{counted(len(lines), kind)} found. The policy was not accepted.")
+    return CommandError(f"{found}. The policy was not accepted.")
 
 
 def counted(count: int, kind: str) -> str:

@@ -86,7 +86,7 @@ def test_failed_tests_are_shown_in_their_own_files(environment, files, tests_fai
     names = files(a="actor User {}\n", b=TESTED.removeprefix("actor User {}\n"))
     message = refused("load_policy", *names)
     assert message.startswith("b.polar:8: test `viewers view`: expected a result")
-    assert message.endswith("\n1 failed assertion found. The policy was not accepted.")
+    assert message.endswith("\n1 assertion failed. The policy was not accepted.")
     output = run("load_policy", *names, "--force")
     assert "b.polar:8: test" in output and "1 of 1 test failed" in output
 
