@@ -259,7 +259,7 @@ definition d {
         "left out: other0.txt:1:1: tuple d:1#a@user:p: the model does not allow this subject",
         "left out: other0.txt:3:1: tuple d:1#b@user:r: the model does not allow this subject with expiration",
     ]
-    assert imported.lines()[-1].endswith(" 5 tuples as 3 facts, 0 questions in 0 tests")
+    assert imported.lines()[-1].endswith(" 5 tuples as 3 facts, 0 assertions in 0 tests")
 
 
 def test_assertions_that_are_wrong_there_are_told(imported, db):
@@ -303,7 +303,7 @@ validation:
 def test_expected_usersets_are_those_of_relationships_and_not_those_on_the_way(imported, db):
     """`doc:1#view` passes through `group:all#member`, which is a member of itself, and stands in no list."""
     policy = imported(NESTED, name="nested.yaml")
-    assert imported.lines()[-1].endswith(" 5 relations, 0 conditions, 4 tuples as 4 facts, 5 questions in 3 tests")
+    assert imported.lines()[-1].endswith(" 5 relations, 0 conditions, 4 tuples as 4 facts, 5 assertions in 3 tests")
     for asked in (
         'allow(userset{"group:eng#member"}, "member", group{"all"});',
         'allow(userset{"group:eng#member"}, "view", doc{"1"});',

@@ -135,7 +135,7 @@ class Command(ServiceCommand):
             counted(counts.types, "type"), counted(counts.relations, "relation"),
             counted(counts.conditions, "condition"),
             f"{counted(counts.tuples, 'tuple')} as {counted(counts.facts, 'fact')}",
-            f"{counted(counts.assertions, 'question')} in {counted(counts.tests, 'test')}",
+            f"{counted(counts.assertions, 'assertion')} in {counted(counts.tests, 'test')}",
         ]  # fmt: skip
         self.stderr.write(f"converted from {engine}: {', '.join(parts)}")
 
