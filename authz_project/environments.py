@@ -42,8 +42,8 @@ def made(slug: str) -> Environment:
         raise NotAName(f"`{slug}` is reserved for test environments. Use another name.")
     try:
         SLUG(slug)
-    except ValidationError as reason:
-        raise NotAName(f"`{slug}` is not a valid name: {reason.message}") from None
+    except ValidationError:
+        raise NotAName(f"`{slug}` is not a valid name for an environment: use 1 to 40 letters and digits") from None
     return Environment.objects.create(slug=slug, name=slug)
 
 

@@ -164,5 +164,5 @@ def _refusal(environment_id: int, what: str) -> str:
     slug = Environment.objects.values_list("slug", flat=True).get(pk=environment_id)
     return (
         f"Environment `{slug}` is not empty: it has {what}. Load the example into another environment"
-        " with `load_example NAME --environment SLUG`, which creates it."
+        " with `load_example NAME --environment ENVIRONMENT`, which creates it."
     )

@@ -71,7 +71,7 @@ def test_what_is_not_there_is_said_to_be_so(db, words, told):
 
 def test_what_is_there_is_left_alone(db):
     publish(default_environment().pk, "actor User {}", None)
-    with pytest.raises(CommandError, match=r"`default` is not empty: .* version 1\. .*SLUG`, which creates"):
+    with pytest.raises(CommandError, match=r"`default` is not empty: .* version 1\. .*ENVIRONMENT`, which creates"):
         said("code")
     assert list(read.every(default_environment().pk)) == []
 

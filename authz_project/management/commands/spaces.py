@@ -17,7 +17,7 @@ ACTIONS = {
     "create": "Create a space: a schema with all tables.",
     "add": "Create an environment in a space.",
     "move": "Move an environment to another space while it is in use.",
-    "drop": "Delete a space that has no environments but those of tests.",
+    "drop": "Delete a space. It may contain test environments only.",
     "spread": "Let Citus move spaces between its servers, so that each has its share.",
 }
 

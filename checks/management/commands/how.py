@@ -22,8 +22,9 @@ class Command(AnalysisCommand):
         parser.add_argument("goal", metavar="GOAL", help='For example `allow(User{"ann"}, "read", Document{"plan"})`.')
         parser.add_argument("--policy", default=ACTIVE, help=f"The policy: {POLICY} (default: active).")
         parser.add_argument(
-            "--with-stored", action="store_true", help="Count stored facts that are connected with the goal's values."
-        )
+            "--with-stored", action="store_true",
+            help="Start from the stored facts that are connected with the goal's values (default: no facts).",
+        )  # fmt: skip
         parser.add_argument(
             "--show", type=number, default=MOST_WAYS, metavar="N", help="Ways to print (default: %(default)s)."
         )

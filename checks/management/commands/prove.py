@@ -20,7 +20,8 @@ class Command(AnalysisCommand):
         parser.add_argument("goal", metavar="GOAL", help='For example `allow(u: User, "read", d: Document)`.')
         parser.add_argument(
             "--unless", default="", metavar="CONDITION",
-            help='Where it may hold, in Polar, e.g. `has_role(u, "reader", d)`. Other variables stand for any value.',
+            help='Condition in Polar under which it is allowed, e.g. `has_role(u, "reader", d)`. Other variables match'
+            " any value.",
         )  # fmt: skip
         parser.add_argument("--policy", default=ACTIVE, help=f"The policy: {POLICY} (default: active).")
 

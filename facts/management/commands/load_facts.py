@@ -21,7 +21,10 @@ AT_ONCE = 1 << 20
 
 
 class Command(PolicyCommand):
-    help = "Store the facts of a file, all or none: JSON lines, or CSV with the columns predicate,type,id,type,id…"
+    help = (
+        "Store the facts of a file, all or none. A line is JSON, CSV (predicate,type,id,type,id…), or the notation"
+        " described at --format."
+    )
 
     def add_arguments(self, parser):
         super().add_arguments(parser)

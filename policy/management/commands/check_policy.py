@@ -38,7 +38,9 @@ class Command(command.ServiceCommand):
             help="Fail if the policy grants more than this one, with any facts: a version number, `active`, or a file.",
         )  # fmt: skip
         command.add_allow(parser)
-        parser.add_argument("--environment", default=DEFAULT_SLUG, help="Of --against (default: %(default)s).")
+        parser.add_argument(
+            "--environment", default=DEFAULT_SLUG, help="Environment for --against (default: %(default)s)."
+        )
         command.add_watch(parser)
 
     def handle(self, *, files: list[str], watch: bool, **options: Any) -> None:
