@@ -54,6 +54,11 @@ def with_own_errors(command: BaseCommand) -> None:
                 raise
             command.stderr.write(f"error: {reason}")
             sys.exit(reason.returncode)
+        except (DatabaseError, InterfaceError) as reason:
+            if not (status := getattr(command, "failure_status", 0)):
+                raise  # and end with 1
+            command.stderr.write(str(ending_of(reason)))
+            sys.exit(status)
 
     command.execute = execute_and_report  # type: ignore[method-assign]
 

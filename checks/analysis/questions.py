@@ -18,6 +18,7 @@ from checks.analysis.search import (
     ProgramWriter,
     Solver,
     Verdict,
+    Witness,
     searched,
     values_of,
 )
@@ -309,8 +310,7 @@ def ways(claim: Claim, stored: Sequence[Atom], solver: Solver, most: int = MOST_
             is_complete = answer["is_complete"]
             if answer["model"] is None:
                 break
-            facts = claim.witness(answer["model"], writer).facts
-            way = Way(tuple(f for f in facts if f not in stored), tuple(f for f in stored if f not in facts))
+            way = _needed(claim, claim.witness(answer["model"], writer), stored, solver)
             if not (way.inserts or way.deletes):
                 return Ways(notes=("already true",), holds=True)
             found.append(way)
@@ -320,12 +320,30 @@ def ways(claim: Claim, stored: Sequence[Atom], solver: Solver, most: int = MOST_
     return Ways(found, () if found else (note,), is_complete)
 
 
+def _needed(claim: Claim, witness: Witness, stored: Sequence[Atom], solver: Solver) -> Way:
+    """Return the changes of the stored facts that the goal needs: those of a model may be more, if time was short."""
+    before, after = set(stored), set(witness.facts)
+    needed = [*sorted(before - after, key=str), *(fact for fact in witness.facts if fact not in before)]
+    size = len(needed)
+    while size and solver.left > 0:
+        place = 0
+        while place < len(needed):
+            fewer = [*needed[:place], *needed[place + size :]]
+            if claim.holds_with(before.symmetric_difference(fewer), witness):
+                needed = fewer
+            else:
+                place += size
+        size //= 2
+    return Way(tuple(f for f in needed if f not in before), tuple(f for f in needed if f in before))
+
+
 def _exclude(way: Way, writer: ProgramWriter) -> None:
-    """Exclude further changes of the same kind: the same but for the ids of actors and resources."""
+    """Exclude further changes of the same kind: the same but for the ids of actors and resources, and new numbers."""
+    known = writer.universe.numbers
     kinds = []
     for present, absent, facts in (("f", "s", way.inserts), ("s", "f", way.deletes)):
         for fact in facts:
-            args = [value if value.type in PRIMITIVES else frozenset((value.type,)) for value in values_of(fact)]
+            args = [v if v.type in PRIMITIVES and v in known else frozenset((v.type,)) for v in values_of(fact)]
             terms, domains = writer.any_of(AtomSet.of(fact.predicate, args).args)
             atoms = writer.atom(present, key_of(fact), terms), f"not {writer.atom(absent, key_of(fact), terms)}"
             kinds.append(f"kind{len(writer.lines)}")

@@ -130,6 +130,8 @@ POLICY = "a version number, `active`, or a file (- for standard input)"
 class AnalysisCommand(command.ServiceCommand):
     """Exits with the status that `analyse` returns. Errors end it with 2, since 1 is an answer."""
 
+    failure_status = UNDECIDED
+
     def add_arguments(self, parser):
         parser.add_argument("--environment", default=DEFAULT_SLUG, help="Environment (default: %(default)s).")
         parser.add_argument(

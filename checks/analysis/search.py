@@ -488,10 +488,18 @@ class Claim:
     def replay(self, witness: Witness) -> None:
         """Raise `EngineDisagrees` unless the engine finds the same."""
         for part, expected in zip(self.slices, (True, False)):
-            args = tuple(slot.only or arg for slot, arg in zip(part.goal.args, witness.atom.args))
-            asked = Atom(part.goal.predicate, args)
-            if holds(part.program, witness.facts, asked, witness.now) != expected:
-                raise EngineDisagrees(replace(witness, atom=asked), expected)
+            if self.holds_with(witness.facts, witness, part) != expected:
+                raise EngineDisagrees(replace(witness, atom=_atom_of(part, witness)), expected)
+
+    def holds_with(self, facts: Iterable[Atom], witness: Witness, part: Slice | None = None) -> bool:
+        """Return whether the engine finds the goal true with other facts; by default, the one that is to hold."""
+        part = part or self.holds
+        return holds(part.program, facts, _atom_of(part, witness), witness.now)
+
+
+def _atom_of(part: Slice, witness: Witness) -> Atom:
+    args = tuple(slot.only or arg for slot, arg in zip(part.goal.args, witness.atom.args))
+    return Atom(part.goal.predicate, args)
 
 
 class EngineDisagrees(AuthzError):

@@ -377,6 +377,13 @@ def number(text: str) -> int:
     return found
 
 
+def port_number(text: str) -> int:
+    port = whole_number(text, 65535)
+    if not port:
+        raise ArgumentTypeError(f"Port must be between 1 and 65535, not {text!r}")
+    return port
+
+
 def above_zero(text: str, most: float = 1e9) -> float:
     """Parse a number above 0 and at most `most`; an argparse type."""
     try:

@@ -104,6 +104,18 @@ def test_a_database_without_tables_is_named(tmp_path):
     assert (done.returncode, done.stderr) == (1, f"{told}`python manage.py migrate`.\n")
 
 
+@pytest.mark.parametrize("words", [
+    "ask authorize User:ann read Doc:plan", "compare_policies 1 2", "how allow(User{\"a\"},\"read\",Doc{\"b\"})",
+    "prove allow(_:User,\"read\",_:Doc)",
+])  # fmt: skip
+def test_without_a_database_no_answer_is_given(tmp_path, words):
+    """1 is an answer of these commands."""
+    command = [sys.executable, ROOT / "manage.py", *words.split(" ")]
+    variables = os.environ | {"DATABASE_URL": "", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and done.stderr.startswith("error: No database at "), done.stderr
+
+
 # ---- versions ----------------------------------------------------------------------------------------------------
 
 

@@ -6,8 +6,7 @@ from typing import Any
 from django.core.management.base import CommandError
 from django.utils.module_loading import import_string
 
-from authz_project.management.commands.serve import port_number
-from policy.management.command import ServiceCommand
+from policy.management.command import ServiceCommand, port_number
 
 _SERVER = "authz_project.mcp_server.mcp_server"  # imported by name: its dependencies are an extra
 URL = "http://127.0.0.1:8080"

@@ -44,7 +44,7 @@ from policy.core.config import STANDARD_OUTPUT
 from policy.core.journal import by_command
 from policy.errors import AuthzError
 from policy.files import text_of_file
-from policy.management.command import ServiceCommand, counted
+from policy.management.command import ServiceCommand, counted, port_number
 from policy.models import default_environment
 from policy.replicas.reading import ReplicaStatus, looked_at, state_of
 from policy.values import whole_number
@@ -416,13 +416,6 @@ def key_of(text: str | None) -> str:
     if len(found.split()) != 1:
         raise CommandError("--follow needs an API key of the main service: set FOLLOW_KEY, or --key @FILE.")
     return found.strip()
-
-
-def port_number(text: str) -> int:
-    port = whole_number(text, 65535)
-    if not port:
-        raise ArgumentTypeError(f"Port must be between 1 and 65535, not {text!r}")
-    return port
 
 
 def at_least_one(text: str) -> int:

@@ -44,6 +44,8 @@ class Command(PolicyCommand):
         "is denied, and with 2 if the request is invalid or names a type or an action that the policy does not have."
     )
 
+    failure_status = UNKNOWN
+
     def handle(self, **options: Any) -> None:
         try:
             super().handle(**options)
