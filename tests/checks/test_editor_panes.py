@@ -46,7 +46,8 @@ def told(client: Client, version: PolicyVersion, pane: str, text: str) -> dict:
 
 def test_the_editor_has_both_beside_it(writer):
     page = writer.get(EDITOR).content.decode()
-    assert f'data-address="{EDITOR}change/"' in page and f'data-address="{EDITOR}picture/"' in page
+    for pane in ("change", "picture"):
+        assert f'data-address="{EDITOR}{pane}/?environment=' in page
     assert "checks/workbench.css" in page
 
 
