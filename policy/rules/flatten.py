@@ -318,7 +318,7 @@ def _decided(operator: str, left: Value | Now, right: Value | Now) -> bool:
 
 
 def _member(part: ast.Membership, conjunction: Conjunction) -> None:
-    if not is_named(part.term):
+    if not is_named(part.term) and part.values:
         return
     term, values = conjunction.term(part.term), tuple(dict.fromkeys(map(conjunction.value, part.values)))
     if isinstance(term, Var) and values:
@@ -459,12 +459,12 @@ def _without_equalities(parts: list[ast.Formula], head: Atom, conjunction: Conju
 def _shared_variables(
     compound: list[ast.Formula], parts: list[ast.Formula], head: Atom, conjunction: Conjunction
 ) -> list[tuple[ast.Formula, tuple[Var, ...]]]:
-    """Return each compound conjunct with the variables that it shares with the head or with another conjunct."""
+    """Return each compound conjunct with the variables that it shares with the head, an equality or a conjunct."""
     if not compound:
         return []
     used = {id(part): _variables_in(part, conjunction) for part in parts}
     uses = Counter(variable for variables in used.values() for variable in variables)
-    outside = {arg for arg in head.args if isinstance(arg, Var)}
+    outside = {*(arg for arg in head.args if isinstance(arg, Var)), *conjunction.limits}
     if any(len(variables) > MAX_VARIABLES for variables in used.values()):
         span, hint = compound[0].span, "move parts of it into separate rules"
         conjunction.state.problems.error(span, f"the rule has more than {MAX_VARIABLES:,} variables", hint)

@@ -58,6 +58,7 @@ def test_a_body_becomes_these_rules(body, rules):
         ("q(x) and x < x", "`x < x` is never true"),
         ('q(x) and "c" in ["a", "b"]', '`"c"` is not in the list'),
         ("q(x) and x in []", "the list is empty"),
+        ("q(x) and _ in []", "the list is empty"),
         ("q(x) and @current_unix_time < @current_unix_time", "`@current_unix_time < @current_unix_time` is never true"),
         ('q(x) and y = "a" and not y matches String', '`"a"` is always `String`'),
         ("q(x) and (false or 1 = 2)", "no alternative of this can be true"),

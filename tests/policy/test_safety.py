@@ -44,6 +44,7 @@ def test_this_is_safe(rule):
         ("p(x) if q(x) and not r(y) and not s(y);", "unbound variable `y` in a `not`"),
         ("p(x) if q(x) and y matches String and not r(y);", "unbound variable `y` in a `not`"),
         ("p(x) if q(x) and y = z and not r(z);", "unbound variable `y` in a `not`"),
+        ("p(x) if q(x) and y = z and not (r(z) and s(z));", "unbound variable `y` in a `not`"),
         ("p(x) if q(x) and not y matches Integer;", "unbound variable `y` in a `not`"),
         ("p(x) if q(x) and not not r(y) and not s(y);", "unbound variable `y` in a `not`"),
         ("p(x) if (q(x, y) or r(x)) and not s(y);", "unbound variable `y` in an alternative of the `or`"),
