@@ -335,6 +335,10 @@ def renamed(document: OpenDocument, place: int, new: str) -> list[Span]:
     if new == key.name:
         return []
     _refuse_unfit(document, key, spans, new)
+    if new in BUILT_IN.get(key.kind, ()):
+        raise CannotRename(f"`{new}` is built-in")
+    if key.kind == polar_names.VARIABLE and new in polar_names.SHORTHAND and document.names.is_in_block(spans[0].start):
+        raise CannotRename(f"`{new}` has a meaning of its own in a block")
     if document.names.is_known(polar_names.NameKey(key.kind, new, key.statement)):
         raise CannotRename(f"a {_called(key)} `{new}` already exists")
     if not _is_sound(document, spans, new):

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, pairwise
 
-from policy.language.parser import CLOSING, OPENING, Word, words_in
+from policy.language.parser import CLOSING, CONTEXTUAL, OPENING, Word, words_in
 
 # ---- What a text declares, for editor tools such as completion. The text need not parse ---------------------------
 # The outline is read from tokens alone, so an error in one place hides nothing in another. The head of a block or test
@@ -15,6 +15,7 @@ LISTS = ("roles", "permissions")
 PRIMITIVES = ("String", "Integer", "Boolean")
 ABSTRACT = ("Actor", "Resource")
 HEADS = ("ACTOR", "RESOURCE", "GLOBAL", "TEST")
+NAMES = frozenset({"NAME", *CONTEXTUAL.values()})  # kinds of words that can be names
 
 
 @dataclass(slots=True)
@@ -71,9 +72,11 @@ def head_length(words: Sequence[Word], at: int) -> int:
     kinds = [word.kind for word in words[at : at + 4]]
     if kinds[:2] == ["GLOBAL", "LBRACE"]:
         return 2
-    if kinds[:1] == ["TEST"]:
-        return next((n for n in (3, 4) if kinds[1:n] in (["STRING", "LBRACE"], ["FIXTURE", "NAME", "LBRACE"])), 0)
-    if kinds[:2] not in (["ACTOR", "NAME"], ["RESOURCE", "NAME"]):
+    if kinds[0] == "TEST":
+        if kinds[1:3] == ["STRING", "LBRACE"]:
+            return 3
+        return 4 if kinds[1:2] == ["FIXTURE"] and NAMES.issuperset(kinds[2:3]) and kinds[3:] == ["LBRACE"] else 0
+    if kinds[0] == "GLOBAL" or not NAMES.issuperset(kinds[1:2]):
         return 0
     if kinds[2:3] == ["LBRACE"]:
         return 3
@@ -84,7 +87,8 @@ def _length_with_extends(words: Sequence[Word], at: int) -> int:
     for place in range(at + 3, len(words)):
         if words[place].kind == "LBRACE":
             return place + 1 - at
-        if words[place].kind not in ("NAME", "COMMA"):
+        is_first = words[place - 1].kind in ("EXTENDS", "COMMA")
+        if words[place].kind not in (NAMES if is_first else ("COMMA",)):
             break
     return 0
 

@@ -14,15 +14,15 @@ from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
-from policy.language.completion import HEADS, LISTS, head_length
+from policy.language.completion import HEADS, LISTS, NAMES, head_length
 from policy.language.grammar import text_of
-from policy.language.parser import CLOSING, CONTEXTUAL, OPENING, Word
+from policy.language.parser import CLOSING, OPENING, Word
 from policy.language.source import Span
+from policy.values import STRING
 
 TYPE, PREDICATE, FIXTURE, VARIABLE, NAME, TEST = "type", "predicate", "fixture", "variable", "name", "test"
-_WORDS = frozenset({"NAME", *CONTEXTUAL.values()})
 _BLOCKS = ("ACTOR", "RESOURCE", "GLOBAL")
-_SHORTHAND = ("role", "permission", "actor", "resource")  # words with a meaning in a block
+SHORTHAND = ("role", "permission", "actor", "resource")  # words with a meaning in a block
 
 
 class NameKey(NamedTuple):
@@ -86,6 +86,11 @@ class Names:
     def is_known(self, key: NameKey) -> bool:
         return bool(self.of(key))
 
+    def is_in_block(self, place: int) -> bool:
+        """Return whether the offset is in an actor, a resource or the global block."""
+        kinds = [each.kind.upper() for each in self.symbols if each.span.start <= place < each.span.end]
+        return any(kind in _BLOCKS for kind in kinds)
+
 
 def names_of(words: Sequence[Word]) -> Names:
     reading = _Reading(words)
@@ -139,7 +144,7 @@ class _Reading:
             case _:
                 self._add(TYPE, named, is_definition=True)
                 for word in self.words[at + 3 : at + length]:
-                    if word.kind == "NAME":
+                    if word.kind in NAMES:
                         self._add(TYPE, word)
         kind = "fixture" if self.words[at + 1].kind == "FIXTURE" else first.text
         end = self.words[at + length - 1].end
@@ -201,9 +206,9 @@ class _Reading:
         for before, word in pairwise(words[1:]):
             if words[0].text in LISTS and word.kind == "STRING":
                 self._add(NAME, word, is_definition=True, block=block)
-            elif word.kind in _WORDS and before.kind == "COLON":
+            elif word.kind in NAMES and before.kind == "COLON":
                 self._add(TYPE, word)
-            elif word.kind in _WORDS:
+            elif word.kind in NAMES:
                 self._add(NAME, word, is_definition=True, block=block)
 
     def _granted(self, words: Sequence[Word], span: Span) -> None:
@@ -222,7 +227,7 @@ class _Reading:
     def _top_symbol(self, words: Sequence[Word], span: Span) -> None:
         is_declared = words[0].kind == "DECLARE" and len(words) > 2 and words[1].kind != "LPAREN"
         named = words[1] if is_declared else words[0]
-        if named.kind in _WORDS:
+        if named.kind in NAMES:
             self.symbols.append(Symbol("declare" if is_declared else "rule", named.text, span, _inner(named)))
 
     def _formula(self, words: Sequence[Word]) -> None:
@@ -234,9 +239,10 @@ class _Reading:
             if word.kind == "IF":
                 in_head = False
             if word.kind == "STRING":
-                if not (before == "LBRACE" and at > 1 and words[at - 2].kind in _WORDS):  # an entity's id is not a name
+                typed = words[at - 2] if before == "LBRACE" and at > 1 else word
+                if typed.kind not in NAMES or typed.text == STRING:  # an entity's id is not a name
                     self._add(NAME, word)
-            elif word.kind in _WORDS:
+            elif word.kind in NAMES:
                 self._word(word, before, after, in_head, is_declared, first=at == 0)
 
     def _word(self, word: Word, before: str, after: str, in_head: bool, is_declared: bool, first: bool) -> None:
@@ -253,8 +259,8 @@ class _Reading:
             self._add(VARIABLE, word, is_definition=after in ("COLON", "MATCHES", "MATCHES_EXACTLY"))
 
     def _is_of_language(self, word: Word, after: str) -> bool:
-        """Return whether this is a keyword here: a _SHORTHAND word in a block, or `global` before a string or name."""
-        in_block = self.kind in _BLOCKS and word.text in _SHORTHAND
+        """Return whether this is a keyword here: a SHORTHAND word in a block, or `global` before a string or name."""
+        in_block = self.kind in _BLOCKS and word.text in SHORTHAND
         return in_block or (word.kind == "GLOBAL" and after in ("STRING", "NAME"))
 
     def _add(self, kind: str, word: Word, is_definition: bool = False, block: str = "") -> None:

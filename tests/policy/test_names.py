@@ -179,6 +179,8 @@ def place_of(text: str) -> int:
         ("folder: Folder", "user", "a variable `user` already exists"),
         ("is_open(Folder", "not", "`not` is not a valid name"),
         ("is_open(Folder", "_", "`_` is not a valid name"),
+        ("is_open(Folder", "allow", "`allow` is built-in"),
+        ("User {}", "Actor", "`Actor` is built-in"),
     ],
 )
 def test_what_cannot_be_renamed_says_why(place, new, why):
@@ -186,6 +188,37 @@ def test_what_cannot_be_renamed_says_why(place, new, why):
     with pytest.raises(CannotRename) as refused:
         renamed(document(text), text.index(place), new)
     assert why in str(refused.value)
+
+
+@pytest.mark.parametrize("word", ["actor", "resource", "role", "permission"])
+def test_no_variable_of_a_block_takes_the_name_of_a_word_of_shorthand(word):
+    rule = "if knows(actor, other) and is_open(other)"
+    text = f'actor User {{}} resource Doc {{ roles = ["a"]; "a" {rule}; }} is_friend(actor) {rule};'
+    with pytest.raises(CannotRename, match="has a meaning of its own in a block"):
+        renamed(document(text), text.index("other"), word)
+    if word != "actor":  # which is a variable of the rule outside
+        assert len(renamed(document(text), text.rindex("other"), word)) == 2
+
+
+def test_blocks_and_fixtures_may_have_names_that_are_keywords_elsewhere():
+    text = """actor type {}
+resource test extends setup, global { roles = ["a"]; permissions = ["b"]; "b" if "a" and knows(actor, setup); }
+resource setup {} resource global {}
+test fixture fixture { has_role(type{"x"}, "a", test{"y"}); }
+"""
+    compile_text(text)
+    assert [each.name for each in document(text).names.symbols] == ["type", "test", "setup", "global", "fixture"]
+    assert named(text, NameKey(TYPE, "type")) == ["1:7*", "4:33"]
+    assert named(text, NameKey(TYPE, "setup")) == ["2:23", "3:10*"]
+    assert named(text, NameKey(TYPE, "global")) == ["2:30", "3:28*"]
+    assert named(text, NameKey(NAME, "a")) == ["2:49*", "2:83", "4:45"]
+    assert [each.key.name for each in document(text).names.occurrences if each.key.kind == VARIABLE] == ["setup"]
+    assert named(text, NameKey("fixture", "fixture")) == ["4:14*"]
+
+
+def test_a_string_with_its_type_is_a_name():
+    text = POLICY + 'reads(user: User) if has_role(user, String{"reader"}, _);'
+    assert len(document(text).names.of(NameKey(NAME, "reader"))) == 7
 
 
 def test_a_text_that_no_block_declares_is_no_name():
