@@ -16,6 +16,7 @@ PRIMITIVES = ("String", "Integer", "Boolean")
 ABSTRACT = ("Actor", "Resource")
 HEADS = ("ACTOR", "RESOURCE", "GLOBAL", "TEST")
 NAMES = frozenset({"NAME", *CONTEXTUAL.values()})  # kinds of words that can be names
+_KEYS = frozenset({"STRING", "INTEGER", "TRUE", "FALSE"})  # kinds of words that can be the id of an entity
 
 
 @dataclass(slots=True)
@@ -71,7 +72,8 @@ def head_length(words: Sequence[Word], at: int) -> int:
         return 0
     kinds = [word.kind for word in words[at : at + 4]]
     if kinds[:2] == ["GLOBAL", "LBRACE"]:
-        return 2
+        is_entity = _KEYS.issuperset(kinds[2:3]) and kinds[3:] == ["RBRACE"]  # `global{"a"}`, of a type `global`
+        return 0 if is_entity else 2
     if kinds[0] == "TEST":
         if kinds[1:3] == ["STRING", "LBRACE"]:
             return 3

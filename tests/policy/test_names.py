@@ -216,6 +216,12 @@ test fixture fixture { has_role(type{"x"}, "a", test{"y"}); }
     assert named(text, NameKey("fixture", "fixture")) == ["4:14*"]
 
 
+def test_an_entity_of_a_type_named_global_begins_no_block():
+    text = 'actor global {} is_ok(user, it) if user = global{"a"} and knows(user, it);'
+    assert named(text, NameKey(TYPE, "global")) == ["1:7*", "1:43"]
+    assert len(renamed(document(text), text.index("it)"), "other")) == 2
+
+
 def test_a_string_with_its_type_is_a_name():
     text = POLICY + 'reads(user: User) if has_role(user, String{"reader"}, _);'
     assert len(document(text).names.of(NameKey(NAME, "reader"))) == 7
