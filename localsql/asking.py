@@ -57,7 +57,7 @@ from localsql.plan import (
     Splitter,
     planned,
 )
-from localsql.render import TOP, Layouts, LocalRenderer, check_whole
+from localsql.render import TOP, DoesNotFit, Layouts, LocalRenderer, check_whole
 from policy.active import Seen
 from policy.core.clock import timeline
 from policy.core.config import settings
@@ -499,7 +499,12 @@ def _rendered(shaped: Shaped, render: RenderSql) -> str:
     folded = Folded(prepared.types, shaped.names, _folded(prepared.branches, residual))
     if any(plan.weight > MOST_WEIGHT for plan in folded.branches.plans()):
         raise TooLargeStatement
-    return render(LocalRenderer(tables.bindings.dialect, tables, Layouts(tables.bindings)), folded)
+    layouts = Layouts(tables.bindings)
+    try:
+        return render(LocalRenderer(tables.bindings.dialect, tables, layouts), folded)
+    except DoesNotFit:
+        layouts = replace(layouts, has_texts_only=True)
+        return render(LocalRenderer(tables.bindings.dialect, tables, layouts), folded)
 
 
 def _executed(statement: Statement, slots: dict[str, object]) -> list[Fetched]:

@@ -371,7 +371,8 @@ class PostgreSQL(Dialect):
         # Columns may have different collations, but those of one table that the statement defines must agree.
         if family in NATIVE:
             return side.sql
-        return f'{side.sql} COLLATE "default"' if side.is_normal else self.text(side)
+        is_text = side.is_normal and side.family not in NATIVE
+        return f'{side.sql} COLLATE "default"' if is_text else self.text(side)
 
     def typed(self, sql: str, family: Family) -> str:
         return f"CAST({sql} AS {self.native_types[family]})" if family in NUMBERS else sql
@@ -458,7 +459,9 @@ class MySQL(Dialect):
         return super().null(family) if family in NATIVE else "CAST(CAST(NULL AS CHAR(513)) AS BINARY)"
 
     def text(self, side: Typed) -> str:
-        return side.sql if side.is_normal else f"CAST({_characters(side)} AS BINARY)"
+        if side.is_normal and side.family not in NATIVE:
+            return side.sql
+        return f"CAST({_characters(side)} AS BINARY)"
 
     def among(self, side: Typed, values: Sequence[str]) -> str | None:
         """Return two tests: one by the column's collation, which can use an index, and an exact one by bytes."""

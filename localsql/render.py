@@ -74,7 +74,8 @@ def families_of(rows: ConstantTable, wanted: list[Family]) -> list[Family]:
 # ---- columns of tables that a statement defines -------------------------------------------------------------------
 # A column of goals or answers has a different meaning in each state: a user in one, a folder in another. To keep
 # numbers as numbers throughout a recursion, each family has its own columns (`ci0` for integers, `ct0` for texts): a
-# column has the same family in every row.
+# column has the same family in every row. If an id does not fit, such as a stored `abc` beside a column of numbers, it
+# may still lead to other facts: then the statement is rendered again with texts only.
 
 FamilyColumn = tuple[str, Family]  # a column and its family
 FamilyColumns = dict[str, FamilyColumn]  # by the column's name in the plan
@@ -87,6 +88,11 @@ class CarriedTerm(Shown):
     family: Family
     name: str = ""
     in_recursion: bool = False  # recursive columns must have the same type in every row
+    is_compared: bool = False  # with the caller's column, which equals only ids that fit
+
+
+class DoesNotFit(Exception):
+    """A table that the statement defines has an id that is not of its column's family."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +125,7 @@ class ByFamily:
 @dataclass(frozen=True)
 class Layouts:
     bindings: Bindings
+    has_texts_only: bool = False
 
     def of(self, plan: Plan, kind: type[Goals] | type[Answers]) -> ByFamily:
         tags, columns_of = (plan.states, self._goals) if kind is Goals else (plan.tags, self._answers)
@@ -144,7 +151,7 @@ class Layouts:
 
     def family(self, type_name: str) -> Family:
         """Return the family of the type's ids in such tables; text if no other one is known."""
-        if not type_name:
+        if not type_name or self.has_texts_only:
             return Family.TEXT
         found = self.bindings.carried_family(type_name)
         if type_name == INTEGER and found == Family.UNKNOWN:
@@ -334,7 +341,7 @@ class LocalRenderer(Renderer[Dialect, Columns]):
         (out,) = end.outs
         family = side.family if side.family in NATIVE else Family.TEXT
         is_other = side.family in NATIVE and isinstance(out, Col) and self.typed(out, inner).family != side.family
-        arm = self.selected(branch, [CarriedTerm(out, family, "o0" if is_other else "")], inner)
+        arm = self.selected(branch, [CarriedTerm(out, family, "o0" if is_other else "", is_compared=True)], inner)
         if arm is not None and is_other:
             # Texts that are not numbers became NULL. With a NULL in the list, `NOT (… IN (…))` is never true.
             arm = ("SELECT * FROM (", *arm, ") __x WHERE o0 IS NOT NULL")
@@ -441,21 +448,31 @@ class LocalRenderer(Renderer[Dialect, Columns]):
 
     def shown(self, column: Shown, scope: LocalScope) -> Text | None:
         assert isinstance(column, CarriedTerm), "what is shown of the caller's tables is carried"
-        shown = self._carried(column.term, column.family, scope)
+        shown = self._carried(column, scope)
         if shown is None:
             return None
         if column.in_recursion:
             shown = self.dialect.typed(shown, column.family)
         return (f"{shown} AS {column.name}",) if column.name else (shown,)
 
-    def _carried(self, term: Term, family: Family, scope: LocalScope) -> str | None:
+    def _carried(self, column: CarriedTerm, scope: LocalScope) -> str | None:
         """Return the term as a column of a table that the statement defines; None if that is impossible."""
+        term, family = column.term, column.family
         match term:
             case Const(text):
-                return self.dialect.constant(text, family)
+                return self.dialect.constant(text, family) if column.is_compared else self._constant(text, family)
             case Var():
                 return self.dialect.null(family)
-        return self._converted(self.typed(term, scope), family)
+        typed = self.typed(term, scope)
+        if typed.is_normal and typed.family != family and family in NATIVE and not column.is_compared:
+            raise DoesNotFit
+        return self._converted(typed, family)
+
+    def _constant(self, text: str, family: Family) -> str | None:
+        shown = self.dialect.constant(text, family)
+        if shown is None and is_possible(text, Family.TEXT):
+            raise DoesNotFit
+        return shown
 
     def _converted(self, typed: Typed, family: Family) -> str:
         if family in NUMBERS and typed.family != family:
@@ -536,7 +553,7 @@ class LocalRenderer(Renderer[Dialect, Columns]):
         """Return a table of the known ids, those at positions of the caller's tables, and NULL for all others."""
         family = self.layouts.family(source.type)
         arms: list[Text] = [(f"SELECT {self.dialect.null(family)} AS v",)]
-        constants = self.dialect.constants(source.ids, family)
+        constants = [shown for each in source.ids if (shown := self._constant(each, family)) is not None]
         arms += [self.constants(constants)] if constants else []
         for store, index in source.positions:
             shown = self._converted(Typed(f"a{index}", self.tables.binding(store).family_at(index)), family)
