@@ -443,6 +443,8 @@ class LocalRenderer(Renderer[Dialect, Columns]):
         if binding.is_not_null:
             return ()
         operands = {operand for each in branch.conditions for operand in tested(each)}
+        if not binding.key.columns:
+            return [(f"{scope.names[source.number]}.a IS NOT NULL",)]
         columns = (Col(source.number, f"a{index}") for index in binding.key.columns)
         return [(f"{self.typed(each, scope).sql} IS NOT NULL",) for each in columns if each not in operands]
 

@@ -204,3 +204,22 @@ def test_a_stored_id_that_no_column_can_have_is_selected(tree):
     mode = {"mode": "select", "query_vars_to_output_column_names": {"f": "folder", "p": "parent"}}
     sql = ask("/evaluate_query_local", query={**query, "context_facts": []}, mode=mode)
     assert sorted(database.run(sql)[1]) == [("5", "top"), ("7", "5"), ("8", "6")]
+
+
+CLOSED = """
+actor User {} resource Site { permissions = ["visit"]; }
+has_permission(u: User, "visit", _: Site) if invited(u) and is_open(Site{"main"});
+"""
+
+
+def test_a_row_with_null_is_no_fact_of_constants_either(api, caller_database):
+    assert api.post("/policy", {"src": CLOSED}).status_code == 200
+    api.post("/facts", fact("invited", ("User", "alice")))
+    caller_database.fresh("CREATE TABLE openings (id bigint)")
+    query = {**LIST, "action": "visit", "resource_type": "Site", "resource_id": "other"}
+    table = 'facts: {"is_open(Site:main)": {query: SELECT max(id) FROM openings}}'
+    body = {"query": query, "data_bindings": f"dialect: {caller_database.dialect}\n{table}"}
+    sql = api.post("/authorize_query", body).json()["sql"]
+    assert not caller_database.run(sql)[1][0][0]
+    caller_database.fill("openings", [(1,)])
+    assert caller_database.run(sql)[1][0][0]
