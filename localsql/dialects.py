@@ -464,9 +464,10 @@ class MySQL(Dialect):
         return f"CAST({_characters(side)} AS BINARY)"
 
     def among(self, side: Typed, values: Sequence[str]) -> str | None:
-        """Return two tests: one by the column's collation, which can use an index, and an exact one by bytes."""
+        """Return an exact test by bytes; for texts after one by the column's collation, which can use an index."""
         exact = super().among(side, values)
-        if exact is None or side.family in NATIVE or side.is_normal or not all(each.isascii() for each in values):
+        is_plain = side.family == Family.TEXT and not side.is_normal and all(each.isascii() for each in values)
+        if exact is None or not is_plain:  # a column of another type may equal none of the texts that it shows
             return exact
         shown = [text_literal(each, lambda text: f"_utf8mb4 {hexadecimal(text)}") for each in values if each]
         return f"({_one_of(side.sql, shown)} AND {exact})"

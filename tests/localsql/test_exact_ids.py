@@ -58,6 +58,8 @@ COLUMNS = {
         "char": Column("char(5)", "char(5)", "a", "a", ("a ", "A")),
         "uuid": Column("uuid", "uuid", UUID, UUID, (UUID.upper(),)),
         "enum": Column("enum('sad','ok')", "", "sad", "sad", ("SAD", "1", "sad ")),
+        "nothing said of a float": Column("float", "", 0.1, "0.1", ("0.10", ".1")),
+        "nothing said of a uuid": Column("uuid", "", UUID, UUID, (UUID.upper(), "no uuid")),
     },
 }
 CASES = [(each.dialect, name) for each in DATABASES for name in COLUMNS[each.dialect]]
