@@ -401,6 +401,10 @@ class SQLite(Dialect):
         found, is_text = super().family(sql_type), re.search("char|clob|text", sql_type.lower())
         return Family.UNKNOWN if found == Family.TEXT and not is_text else found
 
+    def constant(self, value: str, family: Family) -> str | None:
+        shown = super().constant(value, family)
+        return None if family == Family.NUMERIC and not _is_kept(value) else shown
+
     def steps(self, name: str, row: str, columns: list[str], arms: list[Text]) -> list[Text]:
         if len(arms) > MOST_ARMS:  # recursive arms are not allowed in subqueries
             raise TooLargeStatement
@@ -431,6 +435,11 @@ class SQLite(Dialect):
     def _parsed_number(self, text: str, family: Family) -> str:
         number = f"CAST({text} AS {family.value})"
         return f"(CASE WHEN CAST({number} AS TEXT) = {text} THEN {number} END)"
+
+
+def _is_kept(number: str) -> bool:
+    """Return whether SQLite keeps all digits of a number: 15 of them, unless it is an integer of 64 bits."""
+    return _integer(number) is not None or len(number.strip("-").replace(".", "").strip("0")) <= 15
 
 
 @dataclass(frozen=True)

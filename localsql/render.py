@@ -544,7 +544,7 @@ class LocalRenderer(Renderer[Dialect, Columns]):
     def _constant_rows(self, source: ConstantRows, branch: Branch, scope: LocalScope) -> Text | None:
         families = [scope.seen[source.number](f"k{index}").family for index in range(len(source.types))]
         rows = [
-            [self.dialect.constant(text, family) or self.dialect.null(family) for text, family in zip(row, families)]
+            [self._constant(text, family) or self.dialect.null(family) for text, family in zip(row, families)]
             for row in fitting(source, branch, scope)
         ]
         columns = ", ".join(f"k{index}" for index in range(len(families)))

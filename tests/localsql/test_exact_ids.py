@@ -47,6 +47,7 @@ COLUMNS = {
     "sqlite": {
         "integer": Column("integer", "integer", 7, "7", ("007", "7.0", "+7")),
         "numeric": Column("numeric", "numeric", 7.5, "7.5", ("7.50", "07.5")),
+        "large number": Column("numeric", "numeric", 2**62 + 1, str(2**62 + 1), (str(2**62), f"{2**62}.5")),
         "collation": Column("text COLLATE NOCASE", "text", "Bob", "Bob", ("bob",)),
         "padding": Column("text COLLATE RTRIM", "text", "a", "a", ("a ",)),
         "string": Column("string", "string", "7", "7", ("007", "7.0", "+7", " 7")),
@@ -190,3 +191,13 @@ def test_truths_are_what_the_database_has_for_them(request, api, dialect, sql, s
     values = ("true", "false") if said == "text" else (True, False)
     database.fill("docs", [(number, value) for number, value in zip((1, 2), values)])
     assert database.run(f"SELECT id FROM docs WHERE {answer.json()['sql']}")[1] == [(2,)]
+
+
+@pytest.mark.parametrize("stored", ["12345678901234567890", "0.1234567890123456789"])
+def test_a_number_that_sqlite_rounds_is_not_one_that_rounds_alike(api, sqlite_caller, stored):
+    other = f"{stored[:-1]}1"
+    assert api.post("/policy", {"src": POLICY}).status_code == 200
+    sqlite_caller.fresh("CREATE TABLE roles (u numeric, d bigint)")
+    sqlite_caller.fill("roles", [(stored, 1)])
+    column = Column("numeric", "numeric", stored, stored, (other,))
+    assert allowed((column, sqlite_caller, api), other, ROLES) is False
