@@ -470,7 +470,11 @@ class MySQL(Dialect):
     def text(self, side: Typed) -> str:
         if side.is_normal and side.family not in NATIVE:
             return side.sql
-        return f"CAST({_characters(side)} AS BINARY)"
+        shown = f"CAST({_characters(side)} AS BINARY)"
+        if side.family != Family.UNKNOWN:
+            return shown
+        # MariaDB would convert bytes that are no text to question marks.
+        return f"IF(CHARSET({side.sql}) = 'binary', CAST({side.sql} AS BINARY), {shown})"
 
     def among(self, side: Typed, values: Sequence[str]) -> str | None:
         """Return an exact test by bytes; for texts after one by the column's collation, which can use an index."""

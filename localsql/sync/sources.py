@@ -23,7 +23,7 @@ from uuid import UUID
 import orjson
 
 from localsql.binding_queries import columns_text
-from localsql.dialects import Family, Typed
+from localsql.dialects import NATIVE, Family, Typed
 from localsql.sync.config import (
     ConfigRejected,
     CsvFile,
@@ -78,11 +78,12 @@ def reading(pattern: SyncPattern, query: SqlQuery, collated: str, in_order: bool
     """Return the statement; `collated` follows each id column, for databases that do not sort bytewise by default."""
     dialect = pattern.database.sql_dialect
     names = [f"c{index}" for index in range(max(len(pattern.key.columns), 1))]
-    families = [query.families[index] for index in pattern.key.columns] or [Family.UNKNOWN]
-    shown = [
-        f"({dialect.text(Typed(f'__q.{name}', family or Family.UNKNOWN))}){collated} AS {name}"
-        for name, family in zip(names, families)
+    families = [query.families[index] for index in pattern.key.columns] or [None]
+    # Columns that are said to be texts are cast, too: in SQLite, they may contain anything.
+    columns = [
+        Typed(f"__q.{name}", family if family in NATIVE else Family.UNKNOWN) for name, family in zip(names, families)
     ]
+    shown = [f"({dialect.text(column)}){collated} AS {name}" for column, name in zip(columns, names)]
     order = f"\nORDER BY {', '.join(str(place) for place in range(1, len(names) + 1))}" if in_order else ""
     return f"WITH __q({', '.join(names)}) AS (\n{query.text}\n)\nSELECT {', '.join(shown)} FROM __q{order}"
 

@@ -201,3 +201,18 @@ def test_a_number_that_sqlite_rounds_is_not_one_that_rounds_alike(api, sqlite_ca
     sqlite_caller.fill("roles", [(stored, 1)])
     column = Column("numeric", "numeric", stored, stored, (other,))
     assert allowed((column, sqlite_caller, api), other, ROLES) is False
+
+
+def test_different_bytes_that_are_no_text_are_no_common_id(api, mariadb_caller):
+    """Two users, whose bytes would both be shown as `A?`."""
+    assert api.post("/policy", {"src": POLICY}).status_code == 200
+    mariadb_caller.fresh("CREATE TABLE roles (u varbinary(9), d bigint); CREATE TABLE bans (u varbinary(9))")
+    mariadb_caller.fill("roles", [(b"A\x80", 1), (b"A\x81", 2)])
+    mariadb_caller.fill("bans", [(b"A\x80",)])
+    said = "\n".join(["dialect: mariadb", "facts:", ROLES, BANS, "sql_types: {Doc: bigint}"])
+    values = {name: {"type": kind, "ids": None} for name, kind in (("u", "User"), ("d", "Doc"))}
+    action = {"a": {"type": "String", "ids": ["read"]}}
+    query = {"predicate": ["allow", ["u", "a", "d"]], "calls": [], "constraints": values | action, "context_facts": []}
+    mode = {"mode": "select", "query_vars_to_output_column_names": {"d": "doc"}}
+    answer = api.post("/evaluate_query_local", {"query": query, "data_bindings": said, "mode": mode})
+    assert mariadb_caller.run(answer.json()["sql"])[1] == [(2,)]

@@ -118,3 +118,20 @@ def test_what_reads_rows_cannot_write(staff_of, kind):
     (database,) = config_from_text(config_of(staff, kind), ConfigContext(Path())).databases
     with connected(database) as connection, pytest.raises(SourceFailed, match=r"(?i)read.?only"):
         list(connection.rows(statement))
+
+
+def test_texts_of_sqlite_may_be_anything(published, staff_of):
+    staff = staff_of("sqlite")
+    staff.execute("DROP TABLE staff; CREATE TABLE staff (who, role TEXT, org TEXT)")
+    staff.execute("INSERT INTO staff VALUES (7, 'member', 'acme'), (x'616e6e', 'member', 'acme')")
+    assert passed(published, config_of(staff, "sqlite", "sql_types: {User: text}"), applies=True).is_in_step
+    assert {who for who, _, _ in stored(published)} == {"7", "ann"}
+
+
+def test_bytes_that_are_no_text_are_invalid(published, staff_of):
+    staff = staff_of("mysql")
+    staff.execute("ALTER TABLE staff MODIFY org varbinary(9)")
+    staff.execute("INSERT INTO staff VALUES ('ann', 'member', X'4180'), ('ben', 'member', X'4181')")
+    found = passed(published, config_of(staff, "mysql"), applies=True)
+    assert [each.reason.count("must be well-formed Unicode") for each in found.failed] == [2]
+    assert not stored(published)
