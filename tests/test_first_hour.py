@@ -214,7 +214,7 @@ def test_the_first_hour(installed, tmp_path, driver):
     # Before anything exists, commands say what to do, and leave nothing.
     assert tried("--version")[0] == tried("help")[0] == 0
     code, _, told = tried("ask authorize User:ann read Document:plan")
-    assert code == 1 and f"No database at {folder / 'authz.sqlite3'}" in told and "serve" in told
+    assert code == 2 and f"No database at {folder / 'authz.sqlite3'}" in told and "serve" in told
     assert list(folder.iterdir()) == []
 
     own = dict.fromkeys(OF_THESE_TESTS, "") | {"DJANGO_SETTINGS_MODULE": "authz_project.settings"}
