@@ -55,8 +55,8 @@ def with_own_errors(command: BaseCommand) -> None:
             command.stderr.write(f"error: {reason}")
             sys.exit(reason.returncode)
         except (DatabaseError, InterfaceError) as reason:
-            if not (status := getattr(command, "failure_status", 0)):
-                raise  # and end with 1
+            if (status := getattr(command, "failure_status", 1)) == 1:
+                raise  # which ends with 1
             command.stderr.write(str(ending_of(reason)))
             sys.exit(status)
 

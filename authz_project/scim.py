@@ -267,7 +267,7 @@ class Directory:
         row.delete()
 
     def _leave(self, row: ScimResource, user: Resource, stays: Sequence[FactPattern] = ()) -> None:
-        """Delete what is about the user, but what is about who they are from now on: they may have another name."""
+        """Delete the facts about the user, except what `stays`: after a change of name, those about the new one."""
         self._left += [each for each in self.mapping.patterns_of(_values(row, user)) if each not in stays]
 
     def changes(self) -> Iterator[store.Change]:

@@ -223,9 +223,9 @@ if REPLICA_MAX_LAG < 3:
     raise ImproperlyConfigured("REPLICA_MAX_LAG must be at least 3 seconds, because lag is measured once a second")
 
 
-def replicas_from_urls(text: str, primary: dict) -> list[dict]:
+def replicas_from_urls(listed: str, primary: dict) -> list[dict]:
     """Return Django's settings of the databases at the URLs, which are separated by commas."""
-    urls = [url.strip() for url in re.split(r",(?=\s*[A-Za-z]+:/)", text.strip(" ,")) if url.strip()]
+    urls = [url.strip() for url in re.split(r",(?=\s*[A-Za-z]+:/)", listed.strip(" ,")) if url.strip()]
     if not urls:
         return []
     if primary["ENGINE"] != "django.db.backends.postgresql":

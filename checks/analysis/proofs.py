@@ -324,9 +324,9 @@ class _Containment:
             if by is None or next(steps, None) is None:
                 return False
             if place == len(general.body):
-                apart = {by[name] for name in general.inner}  # `not p(x, x)` requires less than `not p(x, y)`
-                is_apart = len(apart) == len(general.inner)
-                return is_apart and all(_fits(name, term, general, rule) for name, term in by.items())
+                inner = {by[name] for name in general.inner}  # `not p(x, x)` requires less than `not p(x, y)`
+                fits = (_fits(name, term, general, rule) for name, term in by.items())
+                return len(inner) == len(general.inner) and all(fits)
             wanted, called = general.body[place], general.calls[place]
             return any(
                 (more := _matched(terms_of(wanted), terms_of(literal), by)) is not None

@@ -143,7 +143,7 @@ class AnalysisCommand(command.ServiceCommand):
         try:
             status = self.analyse(**options)
         except (AuthzError, Unavailable) as reason:
-            raise CommandError(reason.message, returncode=UNDECIDED) from None
+            raise CommandError(reason.message) from None
         if status:
             sys.exit(status)
 

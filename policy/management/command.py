@@ -214,6 +214,7 @@ class ServiceCommand(BaseCommand):
 
     requires_system_checks = ()
     status = 0  # the exit status, unless it fails
+    failure_status = 1  # of commands of which 1 is an answer, another one
 
     def run_from_argv(self, argv: list[str]) -> None:
         super().run_from_argv(argv)
@@ -238,6 +239,8 @@ class ServiceCommand(BaseCommand):
         try:
             return super().execute(*args, **options)
         except CommandError as reason:
+            if reason.returncode == 1:
+                reason.returncode = self.failure_status
             is_typed = getattr(self, "_called_from_command_line", False)  # and not called by a program
             if not is_typed or options["traceback"] or isinstance(reason, SystemCheckError):
                 raise
@@ -248,7 +251,7 @@ class ServiceCommand(BaseCommand):
 
 
 class PolicyCommand(ServiceCommand):
-    """Calls `act` with an environment. Mistakes of the user end it with their message and exit code 1."""
+    """Calls `act` with an environment. Mistakes of the user end it with their message."""
 
     def add_arguments(self, parser):
         parser.add_argument("--environment", default=DEFAULT_SLUG, help="Environment (default: %(default)s).")

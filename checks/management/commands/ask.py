@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from django.core.management.base import CommandError, CommandParser
+from django.core.management.base import CommandParser
 
 from checks.asking import ask
 from checks.asking.advice import advice_on_question, typed_values
@@ -43,15 +43,7 @@ class Command(PolicyCommand):
         "Check access, or list actions, resources or actors. Values are written as User:alice. Exits with 1 if access "
         "is denied, and with 2 if the request is invalid or names a type or an action that the policy does not have."
     )
-
     failure_status = UNKNOWN
-
-    def handle(self, **options: Any) -> None:
-        try:
-            super().handle(**options)
-        except CommandError as reason:
-            reason.returncode = UNKNOWN
-            raise
 
     def add_arguments(self, parser: CommandParser) -> None:
         for kind, asked in self.subcommands(parser, "kind", KINDS).items():

@@ -40,6 +40,7 @@ VALUES = {
 
 class Command(PolicyCommand):
     help = "Print the SQL that answers a request in your own database. Values are written as User:alice."
+    failure_status = UNKNOWN
 
     def add_arguments(self, parser: CommandParser) -> None:
         for kind, asked in self.subcommands(parser, "kind", KINDS).items():
