@@ -214,7 +214,7 @@ class ServiceCommand(BaseCommand):
 
     requires_system_checks = ()
     status = 0  # the exit status, unless it fails
-    failure_status = 1  # of commands of which 1 is an answer, another one
+    failure_status = 1  # the exit status if it fails; another one where 1 is an answer
 
     def run_from_argv(self, argv: list[str]) -> None:
         super().run_from_argv(argv)
