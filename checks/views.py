@@ -226,7 +226,7 @@ def lookup(who: Caller, key: CacheKey) -> CachedAnswer | None:
     if found is None or found.valid_while != _latest.get(who.environment_id):
         return None
     now = confirmed(who)  # one statement, which also checks the key
-    _note(who, now)
+    _noted(who.environment_id, now)
     if found.valid_while != now:
         return None
     if spans.is_on:
@@ -242,7 +242,8 @@ def store(key: CacheKey, found: AnswerSource, body: bytes) -> None:
     """
     if found.valid_while is None or run.in_transaction():
         return
-    answer = CachedAnswer(key, compact(body), found.unused, found.valid_while, found.warning)
+    state = _noted(key[0], found.valid_while)  # one object for all answers of a state
+    answer = CachedAnswer(key, compact(body), found.unused, state, found.warning)
     if _bytes_of(answer) <= settings.ANSWER_CACHE / _SHARE:
         _answers.store(key, answer)
 
@@ -250,13 +251,18 @@ def store(key: CacheKey, found: AnswerSource, body: bytes) -> None:
 def note_state(who: Caller, found: AnswerSource) -> None:
     """Record the state that an answer was computed in, whether or not the answer is stored."""
     if found.valid_while is not None:
-        _note(who, found.valid_while)
+        _noted(who.environment_id, found.valid_while)
 
 
-def _note(who: Caller, state: SnapshotState) -> None:
+def _noted(environment_id: int, state: SnapshotState) -> SnapshotState:
+    """Record the state, and return it, as the object that the last answers of this state share."""
+    latest = _latest.get(environment_id)
+    if latest == state:
+        return latest
     if len(_latest) >= _MOST_ENVIRONMENTS:
         _latest.clear()
-    _latest[who.environment_id] = state
+    _latest[environment_id] = state
+    return state
 
 
 A_MOMENT = "a revision number or an RFC 3339 time"

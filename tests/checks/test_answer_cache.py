@@ -163,6 +163,13 @@ def test_answers_have_so_much_room_and_no_more(repos, monkeypatch):
     assert len(views._answers) == 4
 
 
+def test_answers_of_a_state_share_it(repos):
+    for action in ("read", "write", "delete"):
+        allowed(repos, about("User:ann", "Doc:d", action=action))
+    answers = [kept.value for kept in views._answers._kept.values()]
+    assert len(answers) == 3 and len({id(answer.valid_while) for answer in answers}) == 1
+
+
 def test_answers_are_stored_without_the_buffer_they_were_written_to(repos):
     tracemalloc.start()
     try:
