@@ -154,10 +154,11 @@ def _is_default(program: Program, arity: int) -> bool:
 
 
 def _question_kinds_of(found: Reached) -> Iterator[QuestionKind]:
-    predicate, types, values = found.atoms.predicate, found.atoms.types, found.atoms.values
+    predicate, types, values = found.atoms.predicate, list(found.atoms.types), found.atoms.values
+    if predicate == DECISION:  # an action is asked for by name
+        types[1:2] = [each & {STRING} for each in types[1:2]]
     for concrete in islice(product(*map(sorted, types)), MOST_KINDS + 1):
-        if predicate != DECISION or concrete[1:2] == (STRING,):  # an action is asked for by name
-            yield QuestionKind(predicate, concrete, values, found.origins)
+        yield QuestionKind(predicate, concrete, values, found.origins)
 
 
 def _wider(kind: QuestionKind) -> Iterator[tuple]:

@@ -211,6 +211,16 @@ def test_kinds_of_questions_that_are_left_out_are_reported(repos, new_policy, mo
     assert "in the first 1 affected queries (there are more)" in said
 
 
+def test_a_decision_is_compared_however_many_types_an_action_could_have(api, new_policy):
+    types = "".join(f"resource T{number} {{}}\n" for number in range(20))
+    granted = "allow(actor, action, resource) if may(actor, action, resource) and is_open(resource);"
+    publish(api, f"actor User {{}} {types} {granted}")
+    store(api, fact("may", "User:ann", "read", "T9:a"), fact("is_open", "T9:a"))
+    said = run("preview_policy", new_policy(f"actor User {{}} {types}"))
+    assert '- denied   allow(User:ann, "read", T9:a)' in said
+    assert "decisions: 1 of 1 would change (all affected results were compared)" in said
+
+
 def test_what_takes_too_long_is_reported_as_not_asked(large, new_policy):
     changed = new_policy(LARGE.replace('"read" if "reader";', ""))
     said = run("preview_policy", changed, "--seconds", "0.0001")
