@@ -47,7 +47,7 @@ def run(program: Program, fail_fast: bool = False) -> TestReport:
     for test in program.tests:
         outcomes.append(_outcome(session, test, fail_fast, explainer))
         if fail_fast and outcomes[-1].failures:
-            return TestReport(tuple(outcomes))
+            return TestReport(tuple(each for each in outcomes if each.assertions))
     invariants = [each for test in program.tests for each in test.invariants]
     checked = iter(import_string(CHECKED_NEVER)(program, invariants) if invariants else ())
     return TestReport(

@@ -262,8 +262,9 @@ def test_all_such_assertions_of_a_policy_share_one_search_and_its_time(db, monke
     run_tests(compile_text(POLICY + NEVER))
     assert begun == [1]
     failing = 'test "fails" { assert allow(User{"a"}, "read", Doc{"d"}); }'
-    run_tests(compile_text(POLICY + NEVER + failing), fail_fast=True)
+    report = run_tests(compile_text(POLICY + NEVER + failing), fail_fast=True)
     assert begun == [1], "a run that ends with its first failure searches nothing"
+    assert [test.name for test in report.tests] == ["fails"], "and reports no test of which nothing was checked"
 
 
 def test_a_policy_that_breaks_an_assertion_about_all_facts_is_not_published(api):
