@@ -261,7 +261,8 @@ def _read(file: BinaryIO, sent: QueryDict, environment: Environment, wanted: dic
     if (place := key_of(sent.get("line"), whole)) is not None:
         file.seek(place)
         line = line_of_text(file.readline(), place)
-        return _line_page(line) if isinstance(line, LogLine) else {}
+        # The file may have other lines by now, also of other environments.
+        return _line_page(line) if isinstance(line, LogLine) and line.environment == environment.pk else {}
     fields = {name: str(sent.get(name, "")) for name in wanted}
     of = digest_of(whole, fields)
 

@@ -155,6 +155,15 @@ def test_each_environment_has_its_own_lines(logged, admin):
     assert "No decisions found" in shown(admin, environment=other.slug)
 
 
+def test_a_link_shows_no_line_of_another_environment_that_has_taken_the_place(logged, admin):
+    address, text = link(admin, {"actor": "User:bob"}, "20"), logged.read_bytes()
+    assert "Replay" in admin.get(address).content.decode()
+    environment = orjson.loads(text.splitlines()[-1])["environment"]
+    logged.write_bytes(text.replace(b'"environment":%d,' % environment, b'"environment":%d,' % (environment ^ 1)))
+    page_of_line = admin.get(address).content.decode()
+    assert "Replay" not in page_of_line and "No decisions found" in page_of_line
+
+
 def test_a_wrong_time_is_told(logged, admin):
     assert "Enter a time" in shown(admin, since="7") and "From:" in shown(admin, since="soon")
 
