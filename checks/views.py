@@ -516,8 +516,8 @@ class ReviewAccess(Endpoint):
     def get(self, request: Request) -> Response:
         who = caller(request)
         names = {"start": "from", "end": "to", "actor_type": "actor", "after": "page_token"}
-        names |= {name: name for name in ("at", "action", "resource_type", "filter")}
-        sent = {field: request.query_params.get(name, "") for field, name in names.items()}
+        names |= {name: name for name in ("at", "action", "resource_type")}
+        sent = {field: request.query_params.get(name, "") for field, name in names.items()} | {"filter": ""}
         body, revision = review_to_json(who.environment_id, sent)
         return Response(body, headers={OFFSET: str(revision)})
 

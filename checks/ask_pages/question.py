@@ -135,8 +135,8 @@ _OF_PAGES = ("filter", "after", "before")
 
 
 def filled(sent: Mapping[str, str]) -> dict[str, str]:
-    """Return the nonempty fields, in order."""
-    texts = {name: sent.get(name, "").replace("\r\n", "\n").strip() for name in NAMES}
+    """Return the nonempty fields, in order. PostgreSQL knows no NUL, which no id contains."""
+    texts = {name: sent.get(name, "").replace("\r\n", "\n").replace("\0", "").strip() for name in NAMES}
     return {name: text for name, text in texts.items() if text}
 
 
@@ -301,11 +301,11 @@ def as_of_asked(text: str, path: str) -> AsOf:
     """Read a revision's number, or a time; without an offset it is in UTC, and a date means midnight."""
     try:
         time = datetime.fromisoformat(text)
-    except ValueError:
-        return as_of_from_text(text, path)
-    if text.isdecimal():  # a revision, though Python also reads 20261103 as a date
-        return as_of_from_text(text, path)
-    return time if time.tzinfo else time.replace(tzinfo=UTC)
+        if not text.isdecimal():  # a revision, though Python also reads 20261103 as a date
+            return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        pass  # the reading below says what is wrong with it
+    return as_of_from_text(text, path)
 
 
 def moment_fields(asked: AsOf | None, moment: Moment) -> dict[str, str]:

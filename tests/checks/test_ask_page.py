@@ -317,6 +317,14 @@ def test_what_changed_for_an_actor_is_told_with_why(admin, version, repos):
         assert told == (["Allowed", "Denied"] if state == "lost" else ["Denied", "Allowed"])
 
 
+@pytest.mark.parametrize("db", ["postgresql"], indirect=True)
+def test_a_filter_without_visible_characters_filters_nothing(admin, version):
+    lists = question(kind="list", resource="Repo"), question(kind="changed", **{"from": "1", "resource": "Repo"})
+    for fields in lists:
+        shown, filtered = (words(admin.get(url("ask", version), fields | more)) for more in ({}, {"filter": "\0"}))
+        assert filtered.partition("Answered")[0] == shown.partition("Answered")[0]
+
+
 def test_what_changed_is_narrowed_filtered_and_paged(admin, version, repos, monkeypatch):
     store(repos, *(fact("has_role", "User:ann", "writer", f"Repo:{n:02}") for n in range(25)))
     asked = {"kind": "changed", "actor": "User:ann", "from": "2", "to": "3"}

@@ -120,6 +120,12 @@ def test_a_malformed_review_is_refused(repos, query, told):
     assert refused.status_code == 400 and told in refused.json()["message"], refused.content
 
 
+@pytest.mark.parametrize("db", ["postgresql"], indirect=True)
+def test_a_review_ignores_what_it_does_not_know(repos):
+    query = {"at": "2", "actor": "User:ann"}
+    assert review(repos, query | {"filter": "\0"}) == review(repos, query)
+
+
 def test_a_review_needs_a_key_that_reads(repos):
     refused = repos.request("GET", "/review_access?at=1", None, **key_with(repos, Scope.FACTS))
     assert refused.status_code == 403

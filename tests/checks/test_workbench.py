@@ -192,6 +192,7 @@ def test_a_review_that_has_not_looked_at_everything_says_so_and_goes_on(admin, v
         ({"start": "", "at": ""}, "Enter either “From” to compare, or “As of” to list access at one time."),
         ({"at": "2", "end": "2"}, "“To” requires “From”, not “As of”."),
         ({"start": "1000"}, "revision 1000 does not exist yet"),
+        ({"start": "9999-12-31T23:59:59-14:00"}, "a time within the years 1 to 9999"),
         ({"start": "2", "actor_type": "Usr"}, "the policy has no type Usr (did you mean User?"),
         ({"start": "2", "action": "raed"}, "the policy has no action raed"),
     ],
