@@ -132,6 +132,7 @@ _NUMBER = re.compile(r"#\d+")  # distinguishes variables of the same name
 MAX_LABEL = 44  # characters
 MAX_GRANTS = 120  # per type
 GLOBAL = "global"  # in place of a type, for roles and permissions without a resource
+GLOBAL_TITLE = "Global roles"  # no type has such a name
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +178,7 @@ class Sheet:
 
     @property
     def title(self) -> str:
-        return "Global" if self.type is None else self.type
+        return GLOBAL_TITLE if self.type is None else self.type
 
 
 @dataclass(frozen=True)
@@ -479,5 +480,5 @@ def joined(sheets: Sequence[Sheet]) -> tuple[Grant, ...]:
 
 
 def _bridge(grant: Grant, node: GraphNode, need: Need, type_name: str | None) -> Grant:
-    owner = "Global" if type_name is None else type_name
+    owner = GLOBAL_TITLE if type_name is None else type_name
     return Grant((GraphNode(need.kind, need.name, owner),), node, grant.line, grant.text)

@@ -12,6 +12,8 @@ from django.utils.safestring import SafeString
 from checks.picture import drawing
 from checks.picture.graph import (
     ANY_NAME,
+    GLOBAL,
+    GLOBAL_TITLE,
     Graph,
     GraphNode,
     Leading,
@@ -256,7 +258,7 @@ def _link(graph: Graph, sheet: Sheet, asked: PictureRequest, node: GraphNode) ->
 
 def _link_of_owned(asked: PictureRequest, node: GraphNode) -> str:
     """Return the URL of the sheet that a node is on, for a picture with nodes of several types."""
-    name = "global" if node.owner == "Global" else node.owner
+    name = GLOBAL if node.owner == GLOBAL_TITLE else node.owner
     return asked.elsewhere(type=name, mark=f"{node.kind}.{node.label}")
 
 

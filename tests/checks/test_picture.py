@@ -287,6 +287,15 @@ def test_names_cannot_break_out_of_mermaid():
     assert "#60;script#62;" in drawn
 
 
+def test_global_roles_are_not_those_of_a_type_of_that_name():
+    text = """actor User {}
+    global { roles = ["admin"]; permissions = ["shut"]; "shut" if "admin"; }
+    resource Global { roles = ["admin"]; permissions = ["read"]; "read" if "admin"; }
+    """
+    granted = {(grant.sources[0].owner, grant.target.label) for grant in joined([*graph(text).sheets.values()])}
+    assert granted == {("Global roles", "shut"), ("Global", "read")}
+
+
 def test_mermaid_joins_the_types():
     drawn = mermaid(leading_to(graph(COMPANY), "Repo.read").sheets)
     names = dict(re.findall(r'^    (n\d+)\W+"([^"]+)"', drawn, re.MULTILINE))
