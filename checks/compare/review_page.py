@@ -210,8 +210,8 @@ def review_to_json(environment_id: int, sent: Mapping[str, str]) -> tuple[dict[s
 
 
 def _line_to_json(line: Access) -> dict[str, object]:
-    actor, resource = ({"type": value.type, "id": value.id} for value in (line.actor, line.resource))
-    return {"state": line.state, "actor": actor, "action": line.action.id, "resource": resource}
+    actor, action, resource = ({"type": value.type, "id": "*" if value.id == ANY else value.id} for value in line[1:])
+    return {"state": line.state, "actor": actor, "action": action["id"], "resource": resource}
 
 
 def stretch_shown(found: review_walk.ReviewLines, url: Callable[[dict[str, str]], str]) -> dict[str, object]:

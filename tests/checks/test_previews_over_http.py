@@ -92,6 +92,11 @@ def test_a_review_lists_what_was_gained_and_lost(repos):
     assert {(line["state"], line["resource"]["id"]) for line in had} == {("has", "a"), ("has", "p")}
 
 
+def test_a_star_stands_for_every_value(repos):
+    found = review(repos, {"at": repos.get("/facts").headers["OsoOffset"], "actor": "User:root", "action": "read"})
+    assert {"type": "Repo", "id": "*"} in [line["resource"] for line in found["results"]]
+
+
 def test_pages_of_a_review_follow_each_other(repos, monkeypatch):
     store(repos, *(fact("has_role", "User:dan", "reader", f"Repo:r{number:03}") for number in range(30)))
     query = {"at": repos.get("/facts").headers["OsoOffset"], "actor": "User:dan", "action": "read"}
