@@ -10,6 +10,7 @@ from threading import Lock
 from typing import ClassVar, NamedTuple, Protocol
 
 import orjson
+from rest_framework.serializers import Serializer
 
 from checks import serializers
 from checks.asking import ask, by_rows, paging, run
@@ -282,9 +283,7 @@ class Authorize(Answering):
     docs: ClassVar = {"POST": Doc("Check access", ref("Decision"))}
 
     def reply(self, request: Request, who: Caller) -> Reply:
-        body = decoded(self.body, request.data)
-        question = allow(body["actor"], body["action"], body["resource"], (), body["context_facts"])
-        found = ask.answer(who, question, moment=moment_asked(request, who))
+        found = ask.answer(who, check_question(request.data), moment=moment_asked(request, who))
         return {"allowed": found.holds}, found
 
 
@@ -311,8 +310,7 @@ class List(Answering):
 
     def reply(self, request: Request, who: Caller) -> Reply:
         body = decoded(self.body, request.data)
-        resource = Asked(body["resource_type"])
-        question = allow(body["actor"], body["action"], resource, ("resource",), body["context_facts"])
+        question = list_question(body)
         of, moment = partial(paging.list_of, who.environment_id, question), moment_asked(request, who)
         wanted = paging.page_request_from_json(
             body["page_size"], body["page_token"], of, request.is_of_published_client, moment,
@@ -379,8 +377,7 @@ class Evaluate(Answering):
     }
 
     def reply(self, request: Request, who: Caller) -> Reply:
-        body = decoded(self.body, request.data)
-        query = Query.of((body["predicate"], *body["calls"]), body["constraints"], body["context_facts"])
+        query = query_asked(request.data)
         found = ask.answer(who, query.question, moment=moment_asked(request, who))
         return {"results": query.results(found.of_one)}, found
 
@@ -588,20 +585,31 @@ def _moment_in(body: dict, who: Caller, path: str) -> Moment | None:
 # ---- helpers -------------------------------------------------------------------------------------------------
 
 
+def check_question(raw: object, kind: type[Serializer] = serializers.AuthorizeQuery) -> Question:
+    body = decoded(kind, raw)
+    return allow(body["actor"], body["action"], body["resource"], (), body["context_facts"])
+
+
 def actions_question(body: dict) -> Question:
     return allow(body["actor"], ANY_ACTION, body["resource"], ("action",), body["context_facts"])
 
 
+def list_question(body: dict) -> Question:
+    return allow(body["actor"], body["action"], Asked(body["resource_type"]), ("resource",), body["context_facts"])
+
+
+def query_asked(raw: object) -> Query:
+    body = decoded(serializers.EvaluateQuery, raw)
+    return Query.of((body["predicate"], *body["calls"]), body["constraints"], body["context_facts"])
+
+
 def explained_question(raw: object) -> Question:
-    if isinstance(raw, dict) and "predicate" in raw:
-        return solution(decoded(serializers.EvaluateQuery, raw))
-    body = decoded(serializers.ExplainQuery, raw)
-    return allow(body["actor"], body["action"], body["resource"], (), body["context_facts"])
+    is_query = isinstance(raw, dict) and "predicate" in raw
+    return solution(query_asked(raw).question) if is_query else check_question(raw, serializers.ExplainQuery)
 
 
-def solution(body: dict) -> Question:
+def solution(question: Question) -> Question:
     """Return the question with one value for each variable; null stands for any value. Several ids are an error."""
-    question = Query.of((body["predicate"], *body["calls"]), body["constraints"], body["context_facts"]).question
     variables = {}
     for name, asked in question.variables.items():
         path = f"constraints.{question.called(name)}"

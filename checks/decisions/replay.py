@@ -9,7 +9,7 @@ import orjson
 
 from checks import serializers
 from checks.asking.ask import Trusted
-from checks.asking.question import Asked, Query, Question, allow
+from checks.asking.question import Asked, Question, allow
 from checks.authzen import views as authzen
 from checks.compare.differences import AskedTogether, goals_of
 from checks.decisions.log import LogLine, Summary, summary_of
@@ -17,10 +17,17 @@ from checks.engine.compile import AnswerRow
 from checks.explain.cases import Goal
 from checks.explain.explain import Explanation, explain, question_of_goal
 from checks.explain.tree import shown_atom
-from checks.views import Answering, actions_question, explained_question
+from checks.views import (
+    Answering,
+    actions_question,
+    check_question,
+    explained_question,
+    list_question,
+    query_asked,
+)
 from facts.wire import fact_from_json
 from policy.active import program_of_version
-from policy.core.clock import text_of
+from policy.core.clock import text_of, timeline
 from policy.core.journal import current_offset
 from policy.endpoint import Endpoint, Request, decoded
 from policy.errors import AuthzError
@@ -38,9 +45,6 @@ class NoQuestion(AuthzError):
 
     def __init__(self, endpoint: str):
         super().__init__(f"the result of `{endpoint}` depends on the caller's database")
-
-
-# ---- questions -----------------------------------------------------------------------------------------------------
 
 
 def given_by(line: LogLine) -> AskedTogether:
@@ -62,17 +66,6 @@ def _one(question: Question) -> AskedTogether:
     return AskedTogether((question,), context=question.context)
 
 
-def _authorize(raw: object) -> AskedTogether:
-    body = decoded(serializers.AuthorizeQuery, raw)
-    return _one(allow(body["actor"], body["action"], body["resource"], (), body["context_facts"]))
-
-
-def _list(raw: object) -> AskedTogether:
-    body = decoded(serializers.ListQuery, raw)
-    resource = Asked(body["resource_type"])
-    return _one(allow(body["actor"], body["action"], resource, ("resource",), body["context_facts"]))
-
-
 def _authorize_resources(raw: object) -> AskedTogether:
     body = decoded(serializers.AuthorizeResourcesQuery, raw)
     resources = dict.fromkeys(body["resources"])
@@ -88,11 +81,6 @@ def _authorize_each(raw: object) -> AskedTogether:
     return AskedTogether(tuple(asked), context=context)
 
 
-def _evaluate_query(raw: object) -> AskedTogether:
-    body = decoded(serializers.EvaluateQuery, raw)
-    return _one(Query.of((body["predicate"], *body["calls"]), body["constraints"], body["context_facts"]).question)
-
-
 def _query(raw: object) -> AskedTogether:
     body = decoded(serializers.FactQuery, raw)
     return AskedTogether((), body["fact"], body["context_facts"])
@@ -105,12 +93,12 @@ def _bulk_actions(raw: object) -> AskedTogether:
 
 
 _READERS: dict[str, Callable[[object], AskedTogether]] = {
-    "authorize": _authorize,
+    "authorize": lambda raw: _one(check_question(raw)),
     "actions": lambda raw: _one(actions_question(decoded(serializers.ActionsQuery, raw))),
-    "list": _list,
+    "list": lambda raw: _one(list_question(decoded(serializers.ListQuery, raw))),
     "authorize_resources": _authorize_resources,
     "authorize_each": _authorize_each,
-    "evaluate_query": _evaluate_query,
+    "evaluate_query": lambda raw: _one(query_asked(raw).question),
     "query": _query,
     "bulk_actions": _bulk_actions,
     "explain": lambda raw: _one(explained_question(raw)),
@@ -304,6 +292,9 @@ def _is_latest(environment_id: int, number: int) -> bool:
 def _past_lifetime(environment_id: int, number: int) -> tuple[int | None, int | None]:
     later = Revision.objects.filter(environment=environment_id, number__gt=number).order_by("number")
     return _begun(environment_id, number), later.values_list("at", flat=True).first()
+
+
+timeline.forgets(_past_lifetime.cache_clear)
 
 
 def _begun(environment_id: int, number: int) -> int | None:

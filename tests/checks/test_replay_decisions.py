@@ -12,7 +12,7 @@ from django.core.management import CommandError, call_command
 
 from checks.decisions import replay
 from checks.decisions.log import BadLogLine, LogLine, lines_of
-from policy.core.clock import microseconds_of, text_of, time_of
+from policy.core.clock import microseconds_of, text_of, time_of, timeline
 from policy.models import Revision
 from tests.checks.conftest import POLICY, about, fact, publish, remove, store, value
 from tests.checks.test_decision_log import CALL, EVALUATION, QUESTIONS, lines, path, path_of  # noqa: F401  a fixture
@@ -252,9 +252,11 @@ def test_a_moment_is_the_lines_time_within_its_revision(repos):
 
 def test_a_revision_without_a_time_of_its_own_goes_by_its_number(repos):
     first, second = Revision.objects.filter(environment=repos.environment).order_by("number")[:2]
-    replay._past_lifetime.cache_clear()
-    Revision.objects.filter(pk=second.pk).update(at=first.at)
     line = made(repos, first.number, first.at)
+    assert replay.moment_text(line, first.at) == text_of(first.at)
+    Revision.objects.filter(pk=second.pk).update(at=first.at)
+    for forget in timeline._forgetting:  # as after a failover: revisions that were lost are not remembered
+        forget()
     assert replay.moment_text(line, first.at) == first.number
 
 
