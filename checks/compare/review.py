@@ -72,7 +72,7 @@ EVERYTHING = ReviewFilter()
 
 
 def moments_reviewed(
-    environment_id: int, *asked: AsOf | None, called: Sequence[str] = ("as_of", "as_of"), now: Moment | None = None
+    environment_id: int, *asked: AsOf | None, called: Sequence[str] = ("from", "to"), now: Moment | None = None
 ) -> tuple[Moment, ...]:
     """Return the moments of a review. None stands for `now`, or for the present if that is None too.
 

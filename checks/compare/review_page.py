@@ -100,7 +100,7 @@ def moments_of_page(
 ) -> tuple[Moment, ...]:
     """Return the moments of a page. None is now; on a continuation page, the "now" of the first one."""
     then = _went_on(environment_id, start.last) if start is not None and None in asked else None
-    return moments_reviewed(environment_id, *asked, now=then)
+    return moments_reviewed(environment_id, *asked, called=("from", "to") if len(asked) > 1 else ("at",), now=then)
 
 
 def asked_of_page(

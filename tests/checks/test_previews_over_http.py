@@ -115,7 +115,8 @@ def test_pages_of_a_review_follow_each_other(repos, monkeypatch):
 @pytest.mark.parametrize(("query", "told"), [
     ({}, "from: is required"), ({"from": "1", "at": "1"}, "from: is required"),
     ({"at": "1", "to": "1"}, "to: requires"),
-    ({"from": "soon"}, "from"), ({"from": "99"}, "99"), ({"from": "1", "page_token": "x"}, "not a valid cursor"),
+    ({"from": "soon"}, "from"), ({"from": "1", "page_token": "x"}, "not a valid cursor"),
+    ({"from": "99"}, "from: revision 99 does not"), ({"at": "99"}, "at: revision 99 does not"),
     ({"from": "1", "actor": "Usr"}, "no type `Usr`"), ({"at": "1", "action": "raed"}, "no action `raed`"),
     ({"from": "3", "to": "2"}, "after the end"),
 ])  # fmt: skip
