@@ -74,8 +74,7 @@ def any_value(type_name: str, path: str) -> Asked:
 
 def asked_from_json(raw: object, path: str) -> Asked:
     """Read one value from a JSON object."""
-    value = wire.value_from_json(raw, path)
-    return Asked.of(value)
+    return Asked.of(wire.value_from_json(raw, path))
 
 
 def checks_from_json(raw: object, path: str) -> list[Check]:

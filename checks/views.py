@@ -10,7 +10,6 @@ from threading import Lock
 from typing import ClassVar, NamedTuple, Protocol
 
 import orjson
-from rest_framework.serializers import Serializer
 
 from checks import serializers
 from checks.asking import ask, by_rows, paging, run
@@ -283,7 +282,7 @@ class Authorize(Answering):
     docs: ClassVar = {"POST": Doc("Check access", ref("Decision"))}
 
     def reply(self, request: Request, who: Caller) -> Reply:
-        found = ask.answer(who, check_question(request.data), moment=moment_asked(request, who))
+        found = ask.answer(who, check_question(decoded(self.body, request.data)), moment=moment_asked(request, who))
         return {"allowed": found.holds}, found
 
 
@@ -585,8 +584,7 @@ def _moment_in(body: dict, who: Caller, path: str) -> Moment | None:
 # ---- helpers -------------------------------------------------------------------------------------------------
 
 
-def check_question(raw: object, kind: type[Serializer] = serializers.AuthorizeQuery) -> Question:
-    body = decoded(kind, raw)
+def check_question(body: dict) -> Question:
     return allow(body["actor"], body["action"], body["resource"], (), body["context_facts"])
 
 
@@ -604,8 +602,9 @@ def query_asked(raw: object) -> Query:
 
 
 def explained_question(raw: object) -> Question:
-    is_query = isinstance(raw, dict) and "predicate" in raw
-    return solution(query_asked(raw).question) if is_query else check_question(raw, serializers.ExplainQuery)
+    if isinstance(raw, dict) and "predicate" in raw:
+        return solution(query_asked(raw).question)
+    return check_question(decoded(serializers.ExplainQuery, raw))
 
 
 def solution(question: Question) -> Question:

@@ -8,18 +8,19 @@ from dataclasses import dataclass
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from checks.ask_pages.question import CHANGED, PageQuestion, json_text, value_url, written
+from checks.ask_pages.question import CHANGED, PageQuestion, json_text, written
 from checks.asking.question import SMALLEST, Asked, Question
 from checks.explain.cases import ANY
 from checks.explain.explain import ExplainedGoal
 from checks.explain.tree import Reason, shown_value
 from facts.history import since_text, until_text
+from facts.pages.browse import value_url
 from facts.wire import Fact, fact_to_json
 from policy.core.clock import short_text_of
 from policy.models import DEFAULT_SLUG
 from policy.moments import AsOf, Moment
 from policy.pages.highlight import highlighted_lines
-from policy.values import STRING, Value
+from policy.values import PRIMITIVES, STRING, Value
 
 # ---- Values, facts and rules as HTML with links to their pages ----------------------------------------------------
 
@@ -87,8 +88,9 @@ def highlighted(text: str) -> SafeString:
 def value_html(value: Value | None, slug: str) -> SafeString:
     """Return the value as in texts, with a link to its page if it has an identity."""
     text = _text(value)
-    address = value_url(slug, value) if value else ""
-    return format_html('<a class="value" href="{}">{}</a>', address, text) if address else text
+    if value is None or value.id == ANY or value.type in PRIMITIVES:
+        return text
+    return format_html('<a class="value" href="{}">{}</a>', value_url(slug, value), text)
 
 
 def _text(value: Value | None) -> SafeString:
@@ -198,18 +200,18 @@ def _commands(asked: PageQuestion) -> Iterator[str]:
     assert asked.resource is not None, "only of what changed, the resources may be open"
     options = [*_environment(asked), *[f"--context={fact_text(fact)}" for fact in asked.context]]
     options += [f"--{name.replace('_', '-')}={value}" for name, value in _moment(asked).items()]
-    resource = asked.resource.type if asked.kind.name == "list" else written(Value(*_value(asked.resource)))
+    resource = asked.resource.type if asked.kind.name == "list" else _written(asked.resource)
     words = [] if asked.kind.name == "actions" else [asked.action.one]
     if asked.kind.name == "who":
         options += [f"--actor-type={asked.actor.type}"] if asked.actor else []
         yield _line("ask who", [*words, resource], options)
     else:
         assert asked.actor is not None, "of all other questions, the actor is known"
-        yield _line(f"ask {asked.kind.name}", [written(Value(*_value(asked.actor))), *words, resource], options)
+        yield _line(f"ask {asked.kind.name}", [_written(asked.actor), *words, resource], options)
 
 
-def _value(asked: Asked) -> tuple[str, str]:
-    return asked.type, asked.one
+def _written(asked: Asked) -> str:
+    return written(Value(asked.type, asked.one))
 
 
 def _line(command: str, values: Sequence[str], options: Sequence[str]) -> str:
@@ -230,7 +232,7 @@ def _environment(asked: PageQuestion) -> list[str]:
 
 def _between(asked: PageQuestion) -> Iterator[str]:
     assert asked.actor is not None, "what changed is asked of an actor"
-    yield f"--actor={written(Value(*_value(asked.actor)))}"
+    yield f"--actor={_written(asked.actor)}"
     yield f"--from={_when(asked.since)}"
     if asked.until is not None:
         yield f"--to={_when(asked.until)}"

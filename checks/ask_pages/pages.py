@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 from django.http import QueryDict
+from django.urls import reverse
 from django.utils.safestring import SafeString
 
 from checks.analysis.questions import Ways
@@ -26,7 +27,6 @@ from checks.ask_pages.question import (
     filled,
     page_url,
     question_of,
-    revision_url,
     suggestions,
     unknown_names,
     unknown_types,
@@ -494,10 +494,8 @@ def _note(version: PolicyVersion, note: Note) -> ShownQuestion:
 
 
 def _moment(environment_id: int, moment: Moment) -> Link:
-    return Link(
-        f"revision {moment.revision}, {time_of(moment.at):%Y-%m-%dT%H:%M:%SZ}",
-        revision_url(environment_id, moment.revision) if moment.revision else "",
-    )
+    url = reverse("admin:authz_facts_signature_revision", args=[environment_id, moment.revision])
+    return Link(f"revision {moment.revision}, {time_of(moment.at):%Y-%m-%dT%H:%M:%SZ}", url if moment.revision else "")
 
 
 def _explained(answer: PageAnswer) -> ShownQuestion:

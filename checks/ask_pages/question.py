@@ -24,7 +24,7 @@ from policy.models import PolicyVersion
 from policy.moments import LAST_REVISION, AsOf, Moment, as_of_from_text, moment_of
 from policy.rules.declarations import nearest
 from policy.rules.program import Program
-from policy.values import BOOLEAN, INTEGER, PRIMITIVES, STRING, Value
+from policy.values import PRIMITIVES, STRING, Value
 
 # ---- Short and readable URLs by which pages link to each other ----------------------------------------------------
 # /admin/policy/policyversion/3/ask/?kind=authorize&actor=User:ann&action=read&resource=Repo:acme/anvil
@@ -43,18 +43,6 @@ def page_url(name: str, version: int | None, fields: Mapping[str, str] | None = 
     path = reverse(f"admin:authz_policy_policyversion_{name}", args=[version])
     query = query_of(fields or {})
     return f"{path}?{query}" if query else path
-
-
-def revision_url(environment_id: int, number: int) -> str:
-    return reverse("admin:authz_facts_signature_revision", args=[environment_id, number])
-
-
-def value_url(slug: str, value: Value) -> str:
-    """Return the URL of a value's page; empty if the value has no identity."""
-    if value.id == ANY or value.type in (STRING, INTEGER, BOOLEAN):
-        return ""
-    query = query_of({"environment": slug, "type": value.type, "id": value.id})
-    return f"{reverse('admin:authz_facts_value')}?{query}"
 
 
 # ---- values in fields ----------------------------------------------------------------------------------------------

@@ -80,10 +80,6 @@ def action_from_json(raw: object, path: str) -> RequestPart:
     return RequestPart(asked, _members(raw, path)) if "properties" in raw else RequestPart(asked)
 
 
-def context_from_json(raw: object, path: str) -> Members:
-    return _object(raw, path)
-
-
 def options_from_json(raw: object, path: str) -> Options:
     found = _object(raw, path)
     semantic, explain = found.get("evaluations_semantic", EXECUTE_ALL), found.get("explain", False)
@@ -153,7 +149,7 @@ SHAPES: dict[str, Schema] = {
 ENTITY = JsonType(entity_from_json, ref("Entity"))
 SEARCHED = JsonType(searched_from_json, ref("Searched"))
 ACTION = JsonType(action_from_json, ref("NamedAction"))
-CONTEXT = JsonType(context_from_json, _OBJECT)
+CONTEXT = JsonType(_object, _OBJECT)
 OPTIONS = JsonType(options_from_json, ref("EvaluationOptions"))
 EVALUATIONS = JsonType(evaluations_from_json, many({}, maxItems=MAX_EVALUATIONS))
 PAGE = JsonType(page_from_json, ref("PartOfResults"))

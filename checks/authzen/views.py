@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
@@ -20,7 +19,6 @@ from checks.authzen.requests import (
     Evaluation,
     Evaluations,
     Options,
-    RequestPart,
     RequestProperties,
     ResourceSearch,
     SubjectSearch,
@@ -347,6 +345,7 @@ def _explanation_to_json(found: Explanation) -> dict[str, object]:
 
 class AccessSearch(AuthZen):
     out: ClassVar[str]  # the target of the search
+    part: ClassVar[str]  # the member of the request about it
 
     def reply(self, request: Request, who: Caller) -> Reply:
         body = decoded(self.body, request.data)
@@ -369,13 +368,13 @@ class AccessSearch(AuthZen):
         asked = request.data.get("page")
         return least_of(asked.get("token")) if isinstance(asked, dict) else 0
 
-    @abstractmethod
     def result(self, body: dict, text: str) -> dict[str, str]:
         """Return one result as JSON; the text `*` stands for every id."""
+        return {"type": body[self.part].asked.type, "id": text}
 
 
 class SearchSubjects(AccessSearch):
-    body, out = SubjectSearch, "actor"
+    body, out, part = SubjectSearch, "actor", "subject"
     docs: ClassVar = {
         "POST": Doc(
             "List subjects",
@@ -384,12 +383,9 @@ class SearchSubjects(AccessSearch):
         )
     }
 
-    def result(self, body: dict, text: str) -> dict[str, str]:
-        return _entity_to_json(body["subject"], text)
-
 
 class SearchResources(AccessSearch):
-    body, out = ResourceSearch, "resource"
+    body, out, part = ResourceSearch, "resource", "resource"
     docs: ClassVar = {
         "POST": Doc(
             "List resources",
@@ -398,9 +394,6 @@ class SearchResources(AccessSearch):
         )
     }
 
-    def result(self, body: dict, text: str) -> dict[str, str]:
-        return _entity_to_json(body["resource"], text)
-
 
 class SearchActions(AccessSearch):
     body, out = ActionSearch, "action"
@@ -408,10 +401,6 @@ class SearchActions(AccessSearch):
 
     def result(self, body: dict, text: str) -> dict[str, str]:
         return {"name": text}
-
-
-def _entity_to_json(searched_for: RequestPart, text: str) -> dict[str, str]:
-    return {"type": searched_for.asked.type, "id": text}
 
 
 # ---- discovery ------------------------------------------------------------------------------------------------------

@@ -203,9 +203,9 @@ class AccessKind:
         if actor_type not in ("", self.actor) or resource_type not in ("", self.resource):
             return None
         if actor:
-            is_concerned = self.actors is None or actor in self.actors
-            mine = replace(self, actors=frozenset((actor,))) if is_concerned else None
-            return mine and mine.narrowed(actor_type, action, resource_type)
+            if self.actors is not None and actor not in self.actors:
+                return None
+            return replace(self, actors=frozenset((actor,))).narrowed(actor_type, action, resource_type)
         if not action:
             return self
         if self.action is None and action not in self.others_than:

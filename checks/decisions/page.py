@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from django import forms
 from django.http import HttpRequest, QueryDict
@@ -171,7 +171,7 @@ def users_of(event: Mapping[str, object]) -> list[str]:
 
 def _has_outcome(line: LogLine, wanted: str) -> bool:
     if line.is_event or wanted == "events":
-        return wanted in ("", "events") and (line.is_event or not wanted)
+        return line.is_event and wanted in ("", "events")
     return not wanted or is_denial(line.answer) == (wanted == "denied")
 
 
@@ -184,7 +184,7 @@ class DecisionReader:
 
     file: BinaryIO
     environment: Environment
-    wanted: Mapping[str, object]  # the filter's cleaned data
+    wanted: Mapping[str, Any]  # the filter's cleaned data
     stopped: int | None = None  # the position at which `MOST_READ` was reached
     unreadable: int = 0
 
@@ -193,18 +193,16 @@ class DecisionReader:
         return Listing(self._earlier, self._later)
 
     def _earlier(self, place: int | None, most: int) -> list[LogLine]:
-        since, until = (self.wanted[name] for name in ("since", "until"))
-        assert isinstance(since, int | None) and isinstance(until, int | None)
-        end = end_of(self.file, until) if place is None else place
-        return [*islice(self._found(lines_before(self.file, end), end, since), most)]
+        end = end_of(self.file, self.wanted["until"]) if place is None else place
+        return [*islice(self._found(lines_before(self.file, end), end, self.wanted["since"]), most)]
 
     def _later(self, place: int, most: int) -> list[LogLine]:
         return [*islice(self._found(lines_after(self.file, place), place, None), most)][::-1]
 
     def _found(self, lines: Iterator[PlacedLine], begin: int, since: int | None) -> Iterator[LogLine]:
         self.stopped = None
-        text = str(self.wanted["text"]).encode()
-        about = [str(self.wanted[name]) for name in ("actor", "action", "resource")]
+        text = self.wanted["text"].encode()
+        about = [self.wanted[name] for name in ("actor", "action", "resource")]
         for place, raw in lines:
             line = line_of_text(raw, place) if raw.strip() and text in raw and _may_be_about(raw, about) else None
             if isinstance(line, LogLine):
@@ -220,10 +218,9 @@ class DecisionReader:
 
     def _is_wanted(self, line: LogLine) -> bool:
         since, until = self.wanted["since"], self.wanted["until"]
-        assert isinstance(since, int | None) and isinstance(until, int | None)
         is_in_time = (since is None or line.at >= since) and (until is None or line.at < until)
         is_here = line.environment == self.environment.pk
-        return is_here and is_in_time and _has_outcome(line, str(self.wanted["outcome"]))
+        return is_here and is_in_time and _has_outcome(line, self.wanted["outcome"])
 
 
 class DecisionRow(NamedTuple):
@@ -256,7 +253,7 @@ def page_of_log(request: HttpRequest, environment: Environment) -> dict[str, obj
         return shown_page | {"trouble": f"Cannot read the decision log: {reason.strerror}."}
 
 
-def _read(file: BinaryIO, sent: QueryDict, environment: Environment, wanted: dict[str, object]) -> dict[str, object]:
+def _read(file: BinaryIO, sent: QueryDict, environment: Environment, wanted: dict[str, Any]) -> dict[str, object]:
     whole = f"decisions of {environment.pk} in {os.fstat(file.fileno()).st_ino}"  # another file after rotation
     if (place := key_of(sent.get("line"), whole)) is not None:
         file.seek(place)
@@ -277,13 +274,12 @@ def _read(file: BinaryIO, sent: QueryDict, environment: Environment, wanted: dic
     numbers = {each.policy_version for each in page.rows}
     versions = PolicyVersion.objects.filter(environment=environment, number__in=numbers - {None})
     keys = dict(versions.values_list("number", "pk"))
-    rows = [_row(each, keys.get(each.policy_version or 0), url({"line": _token(whole, each)})) for each in page.rows]
+    rows = [
+        _row(each, keys.get(each.policy_version or 0), url({"line": Cursor(whole, each.number).token}))
+        for each in page.rows
+    ]
     read = f"{MOST_READ >> 10:,} KiB" if reader.stopped is not None else ""
     return {"rows": rows, "pager": pager, "read": read, "unreadable": reader.unreadable}
-
-
-def _token(of: str, line: LogLine) -> str:
-    return Cursor(of, line.number).token
 
 
 # ---- a line ---------------------------------------------------------------------------------------------------------

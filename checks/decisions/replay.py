@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from checks import serializers
+from checks import serializers, views
 from checks.asking.ask import Trusted
 from checks.asking.question import Asked, Question, allow
 from checks.authzen import views as authzen
@@ -17,14 +17,6 @@ from checks.engine.compile import AnswerRow
 from checks.explain.cases import Goal
 from checks.explain.explain import Explanation, explain, question_of_goal
 from checks.explain.tree import shown_atom
-from checks.views import (
-    Answering,
-    actions_question,
-    check_question,
-    explained_question,
-    list_question,
-    query_asked,
-)
 from facts.wire import fact_from_json
 from policy.active import program_of_version
 from policy.core.clock import text_of, timeline
@@ -89,19 +81,21 @@ def _query(raw: object) -> AskedTogether:
 def _bulk_actions(raw: object) -> AskedTogether:
     bodies = serializers.ACTIONS_QUERIES.decode(raw, "")
     context = bodies[0]["context_facts"] if bodies else ()
-    return AskedTogether(tuple([actions_question(body)._replace(context=context) for body in bodies]), context=context)
+    return AskedTogether(
+        tuple([views.actions_question(body)._replace(context=context) for body in bodies]), context=context
+    )
 
 
 _READERS: dict[str, Callable[[object], AskedTogether]] = {
-    "authorize": lambda raw: _one(check_question(raw)),
-    "actions": lambda raw: _one(actions_question(decoded(serializers.ActionsQuery, raw))),
-    "list": lambda raw: _one(list_question(decoded(serializers.ListQuery, raw))),
+    "authorize": lambda raw: _one(views.check_question(decoded(serializers.AuthorizeQuery, raw))),
+    "actions": lambda raw: _one(views.actions_question(decoded(serializers.ActionsQuery, raw))),
+    "list": lambda raw: _one(views.list_question(decoded(serializers.ListQuery, raw))),
     "authorize_resources": _authorize_resources,
     "authorize_each": _authorize_each,
-    "evaluate_query": lambda raw: _one(query_asked(raw).question),
+    "evaluate_query": lambda raw: _one(views.query_asked(raw).question),
     "query": _query,
     "bulk_actions": _bulk_actions,
-    "explain": lambda raw: _one(explained_question(raw)),
+    "explain": lambda raw: _one(views.explained_question(raw)),
 }
 
 
@@ -182,7 +176,7 @@ class Replayed:
 def replayed(line: LogLine, endpoints: Endpoints, is_now: bool = False) -> Replayed:
     """Replay the line; raise `NotAsked` if the log or the database lacks what that needs."""
     endpoint: Any = endpoints.get(line.endpoint)
-    if not isinstance(endpoint, Answering):
+    if not isinstance(endpoint, views.Answering):
         raise NotAsked(f"endpoint `{line.endpoint}` is not a check and cannot be replayed")
     _check_can_be_asked(line, is_now)
     try:

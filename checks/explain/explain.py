@@ -169,11 +169,7 @@ def _no_rule(program: Program, goal: Goal) -> str:
     return "no rule matches this request"
 
 
-# ---- An explanation as JSON, and as text for a terminal -----------------------------------------------------------
-
-_Paint = Callable[[str, str], str]  # takes a color and a text
-
-# ---- JSON ----------------------------------------------------------------------------------------------------
+# ---- JSON ---------------------------------------------------------------------------------------------------------
 
 
 def explanation_to_json(explanation: Explanation, is_query: bool) -> dict[str, object]:
@@ -259,6 +255,7 @@ def value_to_json(value: Value) -> dict[str, str | None]:
 
 # ---- text -----------------------------------------------------------------------------------------------------
 
+_Paint = Callable[[str, str], str]  # takes a color and a text
 _GREEN, _RED, _DIM, _PLAIN = "\033[32m", "\033[31m", "\033[2m", "\033[0m"
 _GOOD, _BAD = ("fact", "rule", "part", "comparison", "absence", "again", "unexplained"), ("missing", "false", "present")
 

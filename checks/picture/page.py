@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from urllib.parse import urlencode
 
@@ -118,13 +118,13 @@ class PicturePage:
     rules: tuple[tuple[int, SafeString], ...] = ()
     hidden_rules: int = 0
     trouble: str = ""
-    sizes: tuple[tuple[str, str, bool], ...] = field(default=())
+    sizes: tuple[tuple[str, str, bool], ...] = ()
 
     @property
     def exports(self) -> tuple[tuple[str, str], ...]:
         """Return the file formats of the picture, each with its download URL."""
         what = PictureRequest(type=self.asked.type, leads_to=self.asked.leads_to)
-        return tuple((name, f"{what.address(format=kind)}") for name, kind in (("SVG", "svg"), ("Mermaid", "mermaid")))
+        return tuple((name, what.address(format=kind)) for name, kind in (("SVG", "svg"), ("Mermaid", "mermaid")))
 
     @property
     def is_index(self) -> bool:

@@ -1,6 +1,6 @@
 """Check access, list actions, resources or actors, and explain decisions."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -155,30 +155,17 @@ def _questions(
 ) -> list[Question]:
     """Return the questions: for `who` one for each actor type, otherwise one."""
     facts = tuple(fact_from_text(text) for text in context)
-    action = asked_action(options["action"]) if kind != "actions" else Asked(STRING)
+    action = Asked(STRING, (action_from_text(options["action"]),)) if kind != "actions" else Asked(STRING)
     if kind == "list":
-        resource = asked_type(options["resource_type"], "RESOURCE_TYPE")
+        resource = Asked(name_from_json(options["resource_type"], "RESOURCE_TYPE"))
     else:
-        resource = asked_value(options["resource"], partial(_typed, environment, "resource"))
+        resource = Asked.of(value_from_text(options["resource"], partial(_typed, environment, "resource")))
     outs = {"authorize": (), "actions": ("action",), "list": ("resource",), "who": ("actor",)}[kind]
     if kind == "who":
-        actors = [asked_type(name, "--actor-type") for name in actor_type]
+        actors = [Asked(name_from_json(name, "--actor-type")) for name in actor_type]
     else:
-        actors = [asked_value(options["actor"], partial(_typed, environment, "actor"))]
+        actors = [Asked.of(value_from_text(options["actor"], partial(_typed, environment, "actor")))]
     return [allow(actor, action, resource, outs, facts) for actor in actors]
-
-
-def asked_value(text: str, suggest: Callable[[str], Sequence[str]]) -> Asked:
-    found = value_from_text(text, suggest)
-    return Asked.of(found)
-
-
-def asked_type(text: str, called: str) -> Asked:
-    return Asked(name_from_json(text, called))
-
-
-def asked_action(text: str) -> Asked:
-    return Asked(STRING, (action_from_text(text),))
 
 
 def shown_plan(compiled: Compiled) -> str:
