@@ -72,6 +72,13 @@ def test_mistakes_are_reported(repos, args, message):
         run("ask", "authorize", "--explain", *args)
 
 
+def test_advice_is_about_the_policy_that_answers(repos):
+    publish(repos, POLICY.replace('"write"', '"change"'))
+    of_then = ("Repo:b", "--policy-version", "1")
+    assert run("ask", "authorize", "User:bob", "write", *of_then) == "denied\n"
+    assert "the policy has no action `change` on Repo" in run("ask", "authorize", "User:bob", "change", *of_then)
+
+
 # ---- preview_policy ----------------------------------------------------------------------------------------------
 
 

@@ -70,15 +70,15 @@ class Command(PolicyCommand):
         self, environment: Environment, *, plan: bool, as_of: str | None, policy_version: int | None, **options: Any
     ) -> None:
         moment = moment_asked(environment, as_of, policy_version=policy_version)
-        asker = Trusted(environment.pk)
+        asker, program = Trusted(environment.pk), _program(environment, moment)
         if options["kind"] == "who" and options["actor_type"] is None:
-            options["actor_type"] = _actor_types(environment, moment)
+            options["actor_type"] = _actor_types(program)
         else:
             options["actor_type"] = [options.get("actor_type")]
-        questions = _questions(environment, **options)
+        questions = _questions(program, **options)
         if options.get("explains"):
             is_allowed = self._explain(asker, questions[0], moment, self.stdout.isatty() and not options["no_color"])
-            self.status = _status(options["kind"], is_allowed, [] if is_allowed else _advice(environment, questions))
+            self.status = _status(options["kind"], is_allowed, [] if is_allowed else _advice(program, questions))
             return
         if plan:
             compiled, unused = ask.plan(asker, questions[0], Page(PAGE) if options["kind"] == "list" else None)
@@ -86,7 +86,7 @@ class Command(PolicyCommand):
         else:
             found = ask.answered(asker, questions, questions[0].context if questions else (), moment=moment)
             unused, lines = found.unused, _answer_lines(found, options["kind"])
-            advice = [] if found.holds else _advice(environment, questions)
+            advice = [] if found.holds else _advice(program, questions)
             self.status = _status(options["kind"], found.holds, advice)
         for sentence in (*unused.sentences, *advice):
             self.stderr.write(sentence)
@@ -108,18 +108,19 @@ def _status(kind: str, holds: bool, advice: list[str]) -> int:
     return DENIED if kind == "authorize" and not holds else 0
 
 
-def _advice(environment: Environment, questions: Sequence[Question]) -> list[str]:
-    program = active_program(environment.pk)
+def _program(environment: Environment, moment: Moment | None) -> Program | None:
+    """Return the program of the moment's policy, or of the active one; None without a policy."""
+    if moment is None or moment.version is None:
+        return active_program(environment.pk)
+    return program_of_version(moment.version)
+
+
+def _advice(program: Program | None, questions: Sequence[Question]) -> list[str]:
     found = (sentence for each in questions for sentence in advice_on_question(program, each)) if program else ()
     return list(dict.fromkeys(found))
 
 
-def _actor_types(environment: Environment, moment: Moment | None) -> list[str]:
-    """Return the actor types that the active policy, or the moment's policy, declares."""
-    if moment is not None and moment.version is not None:
-        program: Program | None = program_of_version(moment.version)
-    else:
-        program = active_program(environment.pk)
+def _actor_types(program: Program | None) -> list[str]:
     types = [name for name, each in program.types.items() if each.kind == "actor"] if program else []
     if not types:
         raise AuthzError("The policy declares no actor type. Specify one with --actor-type.")
@@ -144,14 +145,13 @@ def _shown(question: Question, name: str | None) -> str:
     return f"{type_name}:*" if name is None else shown_value(Value(type_name, name))
 
 
-def _typed(environment: Environment, kind: str, text: str) -> Sequence[str]:
+def _typed(program: Program | None, kind: str, text: str) -> Sequence[str]:
     """Return suggestions for an actor or a resource that was written without a type."""
-    program = active_program(environment.pk)
     return typed_values(program, kind, text) if program else ()
 
 
 def _questions(
-    environment: Environment, *, kind: str, context: list[str], actor_type: list[str], **options: Any
+    program: Program | None, *, kind: str, context: list[str], actor_type: list[str], **options: Any
 ) -> list[Question]:
     """Return the questions: for `who` one for each actor type, otherwise one."""
     facts = tuple(fact_from_text(text) for text in context)
@@ -159,12 +159,12 @@ def _questions(
     if kind == "list":
         resource = Asked(name_from_json(options["resource_type"], "RESOURCE_TYPE"))
     else:
-        resource = Asked.of(value_from_text(options["resource"], partial(_typed, environment, "resource")))
+        resource = Asked.of(value_from_text(options["resource"], partial(_typed, program, "resource")))
     outs = {"authorize": (), "actions": ("action",), "list": ("resource",), "who": ("actor",)}[kind]
     if kind == "who":
         actors = [Asked(name_from_json(name, "--actor-type")) for name in actor_type]
     else:
-        actors = [Asked.of(value_from_text(options["actor"], partial(_typed, environment, "actor")))]
+        actors = [Asked.of(value_from_text(options["actor"], partial(_typed, program, "actor")))]
     return [allow(actor, action, resource, outs, facts) for actor in actors]
 
 
