@@ -30,7 +30,7 @@ TWO_MEANINGS = {
     "Rule", "SQLite", "Signature", "Term", "Test", "Var",
 }  # fmt: skip
 LIMITS = {
-    "lines": 76_215,
+    "lines": 76_171,
     "files": 294,
     "lines with imports": 4_673,
     "files with `FROM authz_fact`": 2,
