@@ -43,6 +43,7 @@ resource Doc {{ roles = ["reader", "editor"]; permissions = ["read"]; "read" if 
 ASKED = {"actor_type": "User", "actor_id": "ann", "action": "read", "resource_type": "Doc"}
 DATABASE = "replicated"
 ANSWER_WITHIN = 8  # seconds that a client waits
+ANSWERED_WITHIN = 60.0  # seconds for as many answers as are wanted
 BEHIND = 15.0  # seconds that an answer of a replica may be old; usually it is about one
 KEYS = 12  # that are changed at a time; after each fault, these are others
 SERVER_OPTIONS = ("--dev", "--workers", "1")
@@ -244,10 +245,11 @@ class Recorded:
     faults: int
 
 
-def recorded(where: Place, faults: list, seed: int, calm: float = 1.5, pace: float = 0.0) -> Recorded:
+def recorded(where: Place, faults: list, seed: int, calm: float = 1.5, pace: float = 0.0, answers: int = 0) -> Recorded:
     """Have clients at work while these faults come one after the other, and check what they wrote down.
 
-    `calm`: seconds before each fault; `pace`: seconds between a client's requests.
+    `calm`: seconds before each fault; `pace`: seconds between a client's requests. After the last fault, they go on
+    until there are so many more `answers`, but no longer than `ANSWERED_WITHIN`.
     """
     over = threading.Event()
     clients = [Recorder(where, random.Random(f"{seed} {number}")) for number in range(6)]
@@ -276,6 +278,9 @@ def recorded(where: Place, faults: list, seed: int, calm: float = 1.5, pace: flo
                 fault(where, number % 2)
                 where.take_new_keys()
             time.sleep(calm)
+            wanted, until = _answers(clients) + answers, time.monotonic() + ANSWERED_WITHIN
+            while _answers(clients) < wanted and time.monotonic() < until and not any(each.done() for each in working):
+                time.sleep(0.1)
         finally:
             over.set()
         for each in working:
@@ -283,6 +288,10 @@ def recorded(where: Place, faults: list, seed: int, calm: float = 1.5, pace: flo
     history = [each for client in clients for each in client.history]
     refused = [each for client in clients for each in client.refused]
     return Recorded(history, history_checker.problems(history), refused, len(faults))
+
+
+def _answers(clients: list[Recorder]) -> int:
+    return sum(bool(each.answers) for client in clients for each in tuple(client.history))
 
 
 def marks(found: Recorded) -> list[Mark]:

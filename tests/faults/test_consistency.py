@@ -11,6 +11,8 @@ import pytest
 from tests.faults import consistency, history_checker, moving
 from tests.faults.history_checker import Operation, problems
 
+ANSWERS = 20  # at least, after the last fault
+
 
 def change(revision: int, at: float, **changes) -> Operation:
     named = {name.replace("_", "/"): value for name, value in changes.items()}
@@ -105,20 +107,21 @@ def test_a_file_is_checked_without_the_service(tmp_path):
         assert found.stdout.endswith(f"{len(RIGHT) + len(more)} operations, {status} problems\n")
 
 
-@pytest.mark.alone  # servers are to be up again before the short loads end
+@pytest.mark.long
 def test_servers_that_are_killed_and_paused_answer_consistently():
     """For a moment; `python -m tests.faults.consistency` does it for long, and loses the primary as well."""
     with consistency.place(standbys=1) as where:
         faults = [consistency.pause_replication, consistency.kill_a_server]
-        found = consistency.recorded(where, faults, seed=1, calm=0.8)
+        found = consistency.recorded(where, faults, seed=1, calm=0.8, answers=ANSWERS)
     assert (found.problems, found.refused) == ([], [])
-    assert sum(bool(each.answers) for each in found.history) > 20
+    assert sum(bool(each.answers) for each in found.history) > ANSWERS
 
 
-@pytest.mark.alone
+@pytest.mark.long
 def test_an_environment_that_moves_is_answered_consistently():
     """For a moment; `python -m tests.faults.moving` does it for long, and on two servers."""
     with moving.place() as where:
-        found = consistency.recorded(where, [moving.move, moving.move_and_kill, moving.move], seed=1, calm=0.5)
+        faults = [moving.move, moving.move_and_kill, moving.move]
+        found = consistency.recorded(where, faults, seed=1, calm=0.5, answers=ANSWERS)
     assert (found.problems, found.refused, where.failed) == ([], [], [])
-    assert sum(bool(each.answers) for each in found.history) > 20
+    assert sum(bool(each.answers) for each in found.history) > ANSWERS
