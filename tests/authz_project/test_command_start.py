@@ -66,7 +66,6 @@ def begun(tmp_path_factory):
     variables |= {
         "DATABASE_URL": f"sqlite:///{folder / 'authz.sqlite3'}",
         "PYTHONPATH": str(ROOT),
-        "PYTHONPYCACHEPREFIX": str(folder / "compiled"),  # as an installation has it
     }
 
     def run(command: str) -> tuple[list[str], float]:
