@@ -77,20 +77,10 @@ def installed(tmp_path_factory) -> Installed:
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "is made").exists():
-            make(folder)
+            run(ROOT / ".ci" / "release", folder, folder / "venv", folder=ROOT)
             (folder / "is made").touch()
     (wheel,) = folder.glob("*.whl")
     return Installed(wheel, tmp_path_factory.mktemp("empty"), folder / "venv" / "bin" / "authz")
-
-
-def make(folder: Path) -> None:
-    run(ROOT / ".ci" / "release", folder, folder=ROOT)
-    (wheel,) = folder.glob("*.whl")
-    run(sys.executable, "-m", "venv", "--without-pip", folder / "venv", folder=folder)
-    pip = (sys.executable, "-m", "pip", "--python", folder / "venv" / "bin" / "python")
-    install = (*pip, "install", "--quiet", "--no-compile")
-    run(*install, "--require-hashes", "-r", folder / "requirements.txt", folder=folder)
-    run(*install, "--no-deps", wheel, folder=folder)
 
 
 def test_a_release_lists_what_is_in_it(installed):
