@@ -12,7 +12,7 @@ from tests.faults.patroni import DEPLOY, LEASE, Timed, pauses
 COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
 
 
-@pytest.mark.alone
+@pytest.mark.long
 def test_a_primary_that_freezes_is_replaced():
     """When it wakes up, it still has the connections of the service."""
     if missing := patroni.missing_programs():
