@@ -35,13 +35,21 @@ GIVEN = re.compile(r"(?:^|[`|;&(]\s*)(?:python manage\.py|authz) (\w+)([^`…|;&
 
 
 @pytest.fixture(scope="module")
-def read_before(tmp_path_factory):
+def begun(tmp_path_factory):
+    """Return the folder of a reader whose server has begun with nothing, and made its database."""
+    folder = tmp_path_factory.mktemp("begun")
+    with a_reader(folder):
+        return folder
+
+
+@pytest.fixture(scope="module")
+def read_before(tmp_path_factory, begun):
     """Returns the folder of a reader at the end of the page, which is read once, however many go on from there."""
 
     @cache
     def read_before(document: Document) -> Path:
         folder = tmp_path_factory.mktemp("read")
-        with a_reader(folder) as reader:
+        with a_reader(folder, after=begun) as reader:
             reader.read(document)
         return folder
 
@@ -49,12 +57,12 @@ def read_before(tmp_path_factory):
 
 
 @pytest.mark.parametrize("document", OF_A_READER, ids=str)
-def test_every_sample_runs_as_it_stands(document, tmp_path, rewrite, read_before):
+def test_every_sample_runs_as_it_stands(document, tmp_path, rewrite, read_before, begun):
     before = document.before()
     if before is None and not rewrite and any(each.before() == document for each in DOCUMENTS):
         read_before(document)  # others go on from its end
         return
-    with a_reader(tmp_path, rewrite, read_before(before) if before else None) as reader:
+    with a_reader(tmp_path, rewrite, read_before(before) if before else begun) as reader:
         reader.read(document)
 
 
