@@ -258,7 +258,7 @@ def add_literal(part: ast.Formula, conjunction: Conjunction) -> bool:
             pass  # `_` equals anything
         case ast.Comparison(operator, left, right, span):
             _compare(operator, conjunction.term(left), conjunction.term(right), span, conjunction)
-        case ast.Membership(ast.CurrentTime(), values) if values:
+        case ast.Membership(term, values) if values and is_named(term) and conjunction.term(term) == NOW:
             return False
         case ast.Membership():
             _member(part, conjunction)

@@ -27,6 +27,10 @@ from tests.policy.rules_text import problems_of, rules_of, warnings_of
         ("q(x, t) and t = @current_unix_time", ["p(x) if q(x, @current_unix_time);"]),
         ("x = @current_unix_time", ["p(x) if x <= @current_unix_time and x >= @current_unix_time;"]),
         ("x = @current_unix_time and x = 3", ["p(3) if @current_unix_time = 3;"]),
+        (
+            "q(x) and y = @current_unix_time and y in [1, 2]",
+            ["p(x) if q(x) and or#1();", "or#1() if @current_unix_time = 1;", "or#1() if @current_unix_time = 2;"],
+        ),
         ("q(x) and not x = 3", ["p(x) if q(x) and x != 3;"]),
         ("x in [1, 2, 1]", ["p(x) if x in [1, 2];"]),
         ("x in [1]", ["p(1);"]),
