@@ -148,9 +148,7 @@ class _Reading:
                         self._add(TYPE, word)
         kind = "fixture" if self.words[at + 1].kind == "FIXTURE" else first.text
         end = self.words[at + length - 1].end
-        is_read = first.kind == "TEST" and named.kind == "STRING" and not named.is_open_string
-        name = text_of(named.text) if is_read else named.name  # a test's name without escapes, as in test results
-        self.symbol = Symbol(kind, name, Span(first.start, end), _inner(named))
+        self.symbol = Symbol(kind, _meant(named), Span(first.start, end), _inner(named))
         self.symbols.append(self.symbol)
 
     def _setup(self, at: int) -> int:
@@ -217,12 +215,12 @@ class _Reading:
         In a block, `"read" if "owner";` grants read. Outside, `has_role(u: User, "owner", r: Repo);` grants owner.
         """
         if self.kind in _BLOCKS and words[0].kind == "STRING":
-            self.grants.setdefault(words[0].name, []).append(span)
+            self.grants.setdefault(_meant(words[0]), []).append(span)
         elif not self.kind and words[0].text.startswith("has_") and len(words) > 1 and words[1].kind == "LPAREN":
             head = next((at for at, word in enumerate(words) if word.kind == "IF"), len(words))
             for before, word in pairwise(words[:head]):
                 if word.kind == "STRING" and before.kind == "COMMA":
-                    self.grants.setdefault(word.name, []).append(span)
+                    self.grants.setdefault(_meant(word), []).append(span)
 
     def _top_symbol(self, words: Sequence[Word], span: Span) -> None:
         is_declared = words[0].kind == "DECLARE" and len(words) > 2 and words[1].kind != "LPAREN"
@@ -264,8 +262,13 @@ class _Reading:
         return in_block or (word.kind == "GLOBAL" and after in ("STRING", "NAME"))
 
     def _add(self, kind: str, word: Word, is_definition: bool = False, block: str = "") -> None:
-        key = NameKey(kind, word.name, self.statement if kind == VARIABLE else 0)
+        key = NameKey(kind, _meant(word), self.statement if kind == VARIABLE else 0)
         self.occurrences.append(Occurrence(key, _inner(word), is_definition, block))
+
+
+def _meant(word: Word) -> str:
+    """Return the name that a word stands for: a closed string without its quotes and escapes."""
+    return text_of(word.text) if word.kind == "STRING" and not word.is_open_string else word.name
 
 
 def _inner(word: Word) -> Span:

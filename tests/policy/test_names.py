@@ -233,6 +233,15 @@ def test_a_text_that_no_block_declares_is_no_name():
         renamed(document(text), text.index("elsewhere"), "x")
 
 
+def test_a_string_is_one_name_however_its_characters_are_escaped():
+    text = 'actor User {} resource Doc { roles = ["in\\-house"]; permissions = ["read"]; "read" if "in-house"; }'
+    for written in ('in\\-house"', 'in-house"'):
+        changed = with_name(text, renamed(document(text), text.index(written), "staff"), "staff")
+        assert changed.count('"staff"') == 2
+    with pytest.raises(CannotRename, match="already exists"):
+        renamed(document(text), text.index('read"'), "in-house")
+
+
 def test_a_role_may_be_called_in_several_words():
     opened = document(POLICY)
     spans = renamed(opened, POLICY.index("reader"), "chief reader")
