@@ -20,7 +20,7 @@ from django.utils.module_loading import import_string
 from policy import rules
 from policy.active import program_of_version, remember_program, versions
 from policy.core.clock import new_moment
-from policy.core.journal import NOBODY, By, Done, Kind, advance, changing, record
+from policy.core.journal import NOBODY, By, Done, Kind, advance, changing, record, refuse_copy
 from policy.errors import AuthzError, MalformedRequest, NotFound
 from policy.language.source import Problem, Source, Span
 from policy.models import Environment, PolicyDraft, PolicyVersion, PublishRequest
@@ -462,6 +462,7 @@ def _request(
 ) -> Published:
     """Store the request in the transaction that is open. It takes no turn: nothing changes for callers."""
     environment = Environment.objects.select_for_update().get(pk=environment_id)
+    refuse_copy(environment_id)
     _check_replaced(environment_id, asked.replaces)
     replaces, digest = active_number(environment_id) or 0, _digest(drafted.program.source.text)
     same = open_requests(environment_id).filter(replaces=replaces, author=asked.by.author, version__digest=digest)

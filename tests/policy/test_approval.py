@@ -10,8 +10,9 @@ from authz_project import examples
 from authz_project.keys import create_key
 from authz_project.roles import create_groups
 from policy import publishing
-from policy.core.journal import By
-from policy.models import PolicyDraft, PublishRequest, Revision
+from policy.core.journal import MOVED, By
+from policy.errors import IsCopy, Moved
+from policy.models import PolicyDraft, PolicyVersion, PublishRequest, Revision
 from policy.publishing import NotApproved, active_number, approve, publish, reject
 
 POLICY = 'actor User {} resource Doc { permissions = ["read"]; roles = ["reader"]; "read" if "reader"; }'
@@ -115,6 +116,15 @@ def test_an_editor_requests_to_publish_in_any_environment(people, environment):
     assert active_number(environment.pk) == 2
     viewer = browser_of(people["vic"])
     assert viewer.post("/admin/policy/policyversion/add/", sent(environment.pk, people["vic"])).status_code == 403
+
+
+@pytest.mark.parametrize(("follows", "refusal"), [("{}", IsCopy), (MOVED, Moved)])
+def test_nothing_is_requested_in_a_copy(people, environment, follows, refusal):
+    """The number of a version there would be that of another text, which the main service publishes later."""
+    type(environment).objects.filter(pk=environment.pk).update(follows=follows)
+    with pytest.raises(refusal):
+        publish(environment.pk, POLICY, None, by=by(people["eve"]), user=people["eve"], may_publish=False)
+    assert not PolicyVersion.objects.exists() and not PublishRequest.objects.exists()
 
 
 def test_a_setting_that_changes_while_somebody_publishes_counts(people, where, monkeypatch):
