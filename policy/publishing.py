@@ -407,7 +407,7 @@ def activate(
     chosen = version_numbered(environment_id, number)
     program = program_of_version(chosen.pk)
     active = Environment.objects.get(pk=environment_id)
-    if active.policy_version_id == chosen.pk:
+    if active.policy_version_id == chosen.pk and approval is None:
         return Published(chosen, active.offset, None, ignored_facts(environment_id, program), is_unchanged=True)
     _check_replaced(environment_id, replaces)
     drafted = _tested(program, force=force)

@@ -12,7 +12,7 @@ from authz_project.roles import create_groups
 from policy import publishing
 from policy.core.journal import MOVED, By
 from policy.errors import IsCopy, Moved
-from policy.models import PolicyDraft, PolicyVersion, PublishRequest, Revision
+from policy.models import Environment, PolicyDraft, PolicyVersion, PublishRequest, Revision
 from policy.publishing import NotApproved, active_number, approve, publish, reject
 
 POLICY = 'actor User {} resource Doc { permissions = ["read"]; roles = ["reader"]; "read" if "reader"; }'
@@ -221,6 +221,14 @@ def test_a_request_is_outdated_when_the_active_policy_moved(people, where):
         approve(second, by(people["ben"]), people["ben"])
     second.refresh_from_db()
     assert active_number(where) == 2 and second.outcome == ""
+
+
+def test_what_became_active_without_approval_is_not_approved_later(people, where):
+    request = requested(where, people["ann"])
+    Environment.objects.update(needs_approval=False)
+    publishing.activate(where, request.version.number, by=by(people["ann"]))
+    with pytest.raises(NotApproved, match="the active policy has changed"):
+        approve(request, by(people["ben"]), people["ben"])
 
 
 def test_a_request_is_outdated_when_its_author_changed_the_draft(people, environment, where):
