@@ -415,7 +415,7 @@ class EditingAdmin(admin.ModelAdmin):
     def _editor(self, request: HttpRequest, form: PolicyForm, outcome: Submitted) -> HttpResponse:
         sent = getattr(form, "cleaned_data", form.initial)
         environment = sent.get("environment") or default_environment()
-        source, seen = sent.get("source", ""), sent.get("seen")
+        source, seen = sent.get("source", form["source"].value() or ""), sent.get("seen")
         draft: PolicyDraft | None = sent.get("draft")
         meanwhile = published_meanwhile(environment, seen) if draft or form.is_bound else None
         if meanwhile is not None and not draft:  # the page shows the changes up to this version

@@ -368,6 +368,13 @@ def test_faulty_fields_do_not_hide_that_it_was_somebody_else(environment, writer
     assert "opened by another user" in text_of(again) and "at most 500" in text_of(again)
 
 
+def test_a_text_with_a_faulty_character_is_shown_again(environment, writer):
+    """Nothing else has it, without scripts."""
+    sent = {"environment": environment.pk, "person": writer.user.pk, "_publish": "x", "source": POLICY + "\0"}
+    page = text_of(writer.client.post(EDITOR, {**sent, "csrfmiddlewaretoken": writer.token()}))
+    assert "Null characters are not allowed" in page and re.sub(r"\s+", " ", POLICY) in page
+
+
 def test_a_draft_is_not_discarded_by_a_page_of_somebody_else(environment, writer, other):
     other.told(environment, "draft", source=OTHER)
     answer = other.ask(environment, "discard", person=writer.user.pk)
