@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from hashlib import sha256
 from secrets import randbits
-from typing import Any, NamedTuple
+from typing import Any
 
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
@@ -336,7 +336,7 @@ def publish(
     )
     with within():
         if not may_publish or needs_approval(environment_id):
-            return _request(environment_id, create_version, drafted, _Requested(by, force, replaces, user))
+            return _request(environment_id, create_version, drafted, by, force, replaces, user)
         turn = advance(environment_id)
         _check_needs_no_approval(environment_id)
         if unchanged := _unchanged(environment_id, digest):
@@ -413,7 +413,7 @@ def activate(
     drafted = _tested(program, force=force)
     with within():
         if approval is None and needs_approval(environment_id):
-            return _request(environment_id, lambda: chosen, drafted, _Requested(by, force, replaces, user))
+            return _request(environment_id, lambda: chosen, drafted, by, force, replaces, user)
         turn = advance(environment_id)
         if approval is None:
             _check_needs_no_approval(environment_id)
@@ -441,13 +441,6 @@ class NotApproved(AuthzError):
     """The request is not open, is out of date, or may not be approved by this person."""
 
 
-class _Requested(NamedTuple):
-    by: By
-    force: bool
-    replaces: int | None
-    user: User | None
-
-
 def needs_approval(environment_id: int) -> bool:
     return Environment.objects.filter(pk=environment_id, needs_approval=True).exists()
 
@@ -458,17 +451,17 @@ def _check_needs_no_approval(environment_id: int) -> None:
 
 
 def _request(
-    environment_id: int, version_of: Callable[[], PolicyVersion], drafted: CheckedDraft, asked: _Requested
-) -> Published:
+    environment_id: int, version_of: Callable[[], PolicyVersion], drafted: CheckedDraft, by: By, force: bool,
+    seen: int | None, user: User | None,
+) -> Published:  # fmt: skip
     """Store the request in the transaction that is open. It takes no turn: nothing changes for callers."""
     environment = Environment.objects.select_for_update().get(pk=environment_id)
     refuse_copy(environment_id)
-    _check_replaced(environment_id, asked.replaces)
+    _check_replaced(environment_id, seen)
     replaces, digest = active_number(environment_id) or 0, _digest(drafted.program.source.text)
-    same = open_requests(environment_id).filter(replaces=replaces, author=asked.by.author, version__digest=digest)
+    same = open_requests(environment_id).filter(replaces=replaces, author=by.author, version__digest=digest)
     request = same.first() or PublishRequest.objects.create(
-        version=version_of(), replaces=replaces, force=asked.force, author=asked.by.author,
-        user_id=asked.user.pk if asked.user else None,
+        version=version_of(), replaces=replaces, force=force, author=by.author, user_id=user.pk if user else None
     )  # fmt: skip
     ignored = ignored_facts(environment_id, drafted.program)
     return Published(request.version, environment.offset, drafted, ignored, is_requested=True)
@@ -537,7 +530,8 @@ def version_numbered(environment_id: int, number: int) -> PolicyVersion:
 
 
 def active_version(environment_id: int) -> PolicyVersion | None:
-    return PolicyVersion.objects.filter(pk__in=_active_ids(environment_id)).first()
+    active = Environment.objects.filter(pk=environment_id).values("policy_version_id")
+    return PolicyVersion.objects.filter(pk__in=active).first()
 
 
 def active_number(environment_id: int) -> int | None:
@@ -601,10 +595,6 @@ def _record(environment_id: int, offset: int, version: PolicyVersion, by: By) ->
 
 def _point(environment_id: int, version: PolicyVersion) -> None:
     Environment.objects.filter(pk=environment_id).update(policy_version=version)
-
-
-def _active_ids(environment_id: int) -> QuerySet:
-    return Environment.objects.filter(pk=environment_id).values("policy_version_id")
 
 
 # ---- Drafts: unpublished policy texts, saved on the server while they are edited ----------------------------------

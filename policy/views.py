@@ -57,9 +57,6 @@ class TextField(serializers.Field):
             self.fail("unfit")
         return raw
 
-    def to_representation(self, value):
-        return value
-
     @property
     def schema(self) -> Schema:
         length = {} if self.max_length is None else {"maxLength": self.max_length}

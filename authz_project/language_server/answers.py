@@ -16,7 +16,7 @@ from policy.language.parser import NAME as WORD
 from policy.language.source import PolicyRejected, Problem, Source, Span, without_collections
 from policy.rules import compile_policy
 from policy.rules.program import Program
-from policy.values import quoted
+from policy.values import ABSTRACT, PRIMITIVES, quoted
 
 # ---- positions ----------------------------------------------------------------------------------------------------
 # Offsets in a text, and positions as in the protocol: lines numbered from 0, and code units of an encoding.
@@ -202,7 +202,7 @@ def _code(lines: Iterable[str]) -> str:
 
 
 def _type(document: OpenDocument, name: str) -> str:
-    if name in completion.PRIMITIVES:
+    if name in PRIMITIVES:
         return f"{_code([name])}\nbuilt-in type"
     block = document.outline.types.get(name)
     if block is None:
@@ -306,7 +306,7 @@ def _shortened(lines: list[str]) -> list[str]:
 # ---- renaming a symbol throughout the text ------------------------------------------------------------------------
 
 BUILT_IN = {
-    polar_names.TYPE: {*completion.PRIMITIVES, *completion.ABSTRACT},
+    polar_names.TYPE: {*PRIMITIVES, *ABSTRACT},
     polar_names.PREDICATE: {"allow", "has_permission", "has_role", "has_relation"},
 }
 _IN_QUOTES = (polar_names.NAME, polar_names.TEST)
@@ -339,7 +339,7 @@ def renamed(document: OpenDocument, place: int, new: str) -> list[Span]:
         raise CannotRename(f"`{new}` is built-in")
     if key.kind == polar_names.VARIABLE and new in polar_names.SHORTHAND and document.names.is_in_block(spans[0].start):
         raise CannotRename(f"`{new}` has a meaning of its own in a block")
-    if document.names.is_known(polar_names.NameKey(key.kind, new, key.statement)):
+    if document.names.of(polar_names.NameKey(key.kind, new, key.statement)):
         raise CannotRename(f"a {_called(key)} `{new}` already exists")
     if not _is_sound(document, spans, new):
         raise CannotRename(f"cannot rename to `{new}`: the policy would no longer compile")

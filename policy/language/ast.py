@@ -370,9 +370,9 @@ def print_formula(formula: Formula) -> str:
         case Truth(value):
             return "true" if value else "false"
         case Not(inner):
-            return f"not {_negated(inner)}"
+            return f"not {_within(inner, And, Or)}"
         case And(parts):
-            return " and ".join(map(_conjunct, parts))
+            return " and ".join(_within(part, Or) for part in parts)
         case Or(parts):
             return " or ".join(map(print_formula, parts))
         case Reference(name, is_word, relation):
@@ -382,12 +382,9 @@ def print_formula(formula: Formula) -> str:
             return f"global {name if is_word else quoted(name)}"
 
 
-def _conjunct(formula: Formula) -> str:
-    return f"({print_formula(formula)})" if isinstance(formula, Or) else print_formula(formula)
-
-
-def _negated(formula: Formula) -> str:
-    return f"({print_formula(formula)})" if isinstance(formula, And | Or) else print_formula(formula)
+def _within(formula: Formula, *bracketed: type) -> str:
+    """Return a part of a formula, in parentheses if it is of one of these kinds."""
+    return f"({print_formula(formula)})" if isinstance(formula, bracketed) else print_formula(formula)
 
 
 def _call(predicate: Name, args: Iterable[Term | Parameter]) -> str:

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, pairwise
 
-from policy.language.parser import CLOSING, CONTEXTUAL, OPENING, Word, words_in
+from policy.language.parser import CLOSING, NAMES, OPENING, Word, words_in
+from policy.values import ABSTRACT, PRIMITIVES
 
 # ---- What a text declares, for editor tools such as completion. The text need not parse ---------------------------
 # The outline is read from tokens alone, so an error in one place hides nothing in another. The head of a block or test
@@ -12,10 +13,7 @@ from policy.language.parser import CLOSING, CONTEXTUAL, OPENING, Word, words_in
 # even if an earlier brace is still open.
 
 LISTS = ("roles", "permissions")
-PRIMITIVES = ("String", "Integer", "Boolean")
-ABSTRACT = ("Actor", "Resource")
 HEADS = ("ACTOR", "RESOURCE", "GLOBAL", "TEST")
-NAMES = frozenset({"NAME", *CONTEXTUAL.values()})  # kinds of words that can be names
 _KEYS = frozenset({"STRING", "INTEGER", "TRUE", "FALSE"})  # kinds of words that can be the id of an entity
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from policy.language import ast
-from policy.language.parser import CONTEXTUAL, Token, parse_with_tokens, tokens
+from policy.language.parser import NAMES, Token, parse_with_tokens, tokens
 from policy.language.source import PolicyRejected, Source, without_collections
 
 # ---- document -----------------------------------------------------------------------------------------------------
@@ -147,7 +147,6 @@ def _fits(room: int, tried: Group, after: list[_Pending]) -> bool:
 #
 # Afterwards, comments precede only words that may begin a line: an operand, a closing bracket, a statement.
 
-NAMES = frozenset({"NAME", *CONTEXTUAL.values()})  # kinds that can be names, and are names before `(`
 END = "END"  # the kind of the word that marks the end of the text
 # Kinds that always move in front of the comments before them.
 _ALWAYS = frozenset({

@@ -222,11 +222,10 @@ def _on(p: Production) -> ast.Reference:
     return ast.Reference(left.name, left.is_word, right.name, left.span.to(right.span), right.span)
 
 
-def _second_hop(p: Production) -> ast.Reference:
+def _second_hop(p: Production) -> object:
     hint = "declare a role or permission on the type in between, and use that"
     p.lexer.notes.refuse(p[3].span, "`on` cannot be chained", hint)
-    first: ast.Reference = p[1]
-    return first
+    return p[1]
 
 
 def _global_reference(p: Production) -> ast.GlobalReference:
@@ -239,16 +238,14 @@ def _not(p: Production) -> ast.Not:
     return ast.Not(p[3], token_span(p, 1).to(p[3].span))
 
 
-def _nested(p: Production) -> ast.Formula:
+def _nested(p: Production) -> object:
     p.lexer.notes.leave()
-    found: ast.Formula = p[3]
-    return found
+    return p[3]
 
 
 def _matches(p: Production, exact: bool = False) -> ast.Matches:
     if not isinstance(p[1], ast.Variable):
         p.lexer.notes.refuse(p[1].span, "`matches` requires a variable", "remove it: values have known types")
-        return ast.Matches(ast.Variable("_"), p[3], exact, p[1].span.to(p[3].span))
     return ast.Matches(p[1], p[3], exact, p[1].span.to(p[3].span))
 
 
@@ -308,11 +305,10 @@ def _shorthand_head(p: Production) -> ast.Reference:
     return ast.Reference(p[1].text, True, None, p[1].span)
 
 
-def _rule_in_block(p: Production) -> list[Any]:
+def _rule_in_block(p: Production) -> object:
     hint = "move it after the closing `}` of the block"
     p.lexer.notes.refuse(p[2].head.span, "a rule for a predicate is not allowed in a block", hint)
-    entries: list[Any] = p[1]
-    return entries
+    return p[1]
 
 
 # ---- rules ---------------------------------------------------------------------------------------
@@ -374,12 +370,6 @@ def _fact(p: Production) -> ast.Call:
     for arg in stated.args:
         if not isinstance(arg, ast.Literal):
             p.lexer.notes.refuse(arg.span, "a fact in a test can contain only values", hint)
-    return stated
-
-
-def _conditional_fact(p: Production) -> ast.Call:
-    refuse(p, 2, "a fact in a test cannot have conditions", "remove the conditions")
-    stated: ast.Call = p[1]
     return stated
 
 
@@ -455,8 +445,8 @@ def _refused_assertion(p: Production) -> ast.Assertion:
     return ast.Assertion(p[1] != "assert", p[3].predicate, p[3].args, None, tokens_span(p, 1, 4))
 
 
-def _refused_item(message: str, hint: str) -> Action:
-    """Return an action that refuses the second symbol, and keeps the items before it."""
+def _refused(message: str, hint: str) -> Action:
+    """Return an action that refuses the second symbol, and keeps the first one."""
 
     def action(p: Production) -> object:
         refuse(p, 2, message, hint)
@@ -515,7 +505,8 @@ PRODUCTIONS: tuple[tuple[Action, *tuple[str, ...]], ...] = (
     (lambda p: _test(p, _unquoted_test_name(p)), "test : TEST name LBRACE setup assertions RBRACE"),
     (lambda p: p[3], "setup : SETUP LBRACE facts RBRACE"),
     (_fact, "fact : application SEMI"),
-    (_conditional_fact, "fact : application IF formula SEMI"),
+    (_refused("a fact in a test cannot have conditions", "remove the conditions"),
+     "fact : application IF formula SEMI"),
     (lambda p: ast.FixtureUse(p[2], tokens_span(p, 1, 3)), "fact : FIXTURE name SEMI"),
     (lambda p: _assertion(p, None, 3),
      "assertion : ASSERT application SEMI", "assertion : ASSERT_NOT application SEMI"),
@@ -565,11 +556,10 @@ PRODUCTIONS: tuple[tuple[Action, *tuple[str, ...]], ...] = (
     # not Polar: parsed only to give a helpful error
     (_misplaced_list, "parameter : list"),
     (_compared_list, "condition : term EQ list", "condition : term COMPARE list"),
-    (_refused_item("`type` is not supported", "use `declare` to list the facts that can be stored"),
+    (_refused("`type` is not supported", "use `declare` to list the facts that can be stored"),
      "items : items TYPE application SEMI"),
-    (_refused_item("`?=` is not supported", 'use `test "..." { assert ...; }`'),
+    (_refused("`?=` is not supported", 'use `test "..." { assert ...; }`'),
      "items : items INLINE_QUERY formula SEMI"),
-    (_refused_item("rule flags are not supported", "remove the flag"), "items : items AT_NAME",
-                                                                       "entries : entries AT_NAME"),
+    (_refused("rule flags are not supported", "remove the flag"), "items : items AT_NAME", "entries : entries AT_NAME"),
     (_refused_assertion, "assertion : ASSERT NOT application SEMI", "assertion : ASSERT_NOT NOT application SEMI"),
 )  # fmt: skip

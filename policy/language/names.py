@@ -14,9 +14,9 @@ from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
-from policy.language.completion import HEADS, LISTS, NAMES, head_length
+from policy.language.completion import HEADS, LISTS, head_length
 from policy.language.grammar import text_of
-from policy.language.parser import CLOSING, OPENING, Word
+from policy.language.parser import CLOSING, NAMES, OPENING, Word
 from policy.language.source import Span
 from policy.values import STRING
 
@@ -82,9 +82,6 @@ class Names:
         """Return the definitions of a name; a variable without a type is defined by its first occurrence."""
         found = [each for each in self.of(key) if each.is_definition]
         return found or list(self.of(key)[:1] if key.kind == VARIABLE else ())
-
-    def is_known(self, key: NameKey) -> bool:
-        return bool(self.of(key))
 
     def is_in_block(self, place: int) -> bool:
         """Return whether the offset is in an actor, a resource or the global block."""

@@ -5,6 +5,7 @@ import itertools
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Set as AnySet
 from functools import cache, partial
 from types import SimpleNamespace
 from typing import Any, NamedTuple, NoReturn
@@ -41,6 +42,7 @@ LEGACY = {  # word -> hint: the word is rejected with this hint, and then parsed
 }
 OPENING = ("LPAREN", "LBRACKET", "LBRACE")
 CLOSING = ("RPAREN", "RBRACKET", "RBRACE")
+NAMES = frozenset({"NAME", *CONTEXTUAL.values()})  # kinds that can be names, and are names before `(`
 COMPARISONS = ("!=", "<=", ">=", "<", ">")  # besides `=`
 _SIGNS = {
     "(": "LPAREN", ")": "RPAREN", "[": "LBRACKET", "]": "RBRACKET", "{": "LBRACE", "}": "RBRACE", ",": "COMMA",
@@ -226,17 +228,16 @@ _PUNCTUATION = {
 _KEYWORDS_SHOWN = {kind: f"`{word}`" for word, kind in (RESERVED | CONTEXTUAL).items()}
 _PAIRS = {"LPAREN": "()", "LBRACKET": "[]", "LBRACE": "{}"}
 _BETWEEN_ITEMS = "INLINE_QUERY"  # the parser expects this token only between items
-_NAMES = {"NAME", *CONTEXTUAL.values()}
 # Groups of tokens that a person regards as one thing: the tokens that identify the group, its name, and its other
 # tokens. If all identifying tokens are expected, the name stands for the whole group. Earlier groups take tokens first.
 # Example: {"STRING", "RBRACKET"} -> "a string or `]`".
-_THINGS: tuple[tuple[set[str], str, set[str]], ...] = (
-    ({_BETWEEN_ITEMS}, "a block, a rule, a declaration or a test", _NAMES | {"SEMI", "AT_NAME"}),
-    ({"NOT", "LPAREN", "NAME", "STRING"}, "a condition", _NAMES | {"INTEGER", "TRUE", "FALSE", "NOW", "AT_NAME"}),
-    ({"NAME", "STRING", "NOW"}, "a variable or a value", _NAMES | {"INTEGER", "TRUE", "FALSE", "AT_NAME", "LBRACKET"}),
+_THINGS: tuple[tuple[AnySet[str], str, AnySet[str]], ...] = (
+    ({_BETWEEN_ITEMS}, "a block, a rule, a declaration or a test", NAMES | {"SEMI", "AT_NAME"}),
+    ({"NOT", "LPAREN", "NAME", "STRING"}, "a condition", NAMES | {"INTEGER", "TRUE", "FALSE", "NOW", "AT_NAME"}),
+    ({"NAME", "STRING", "NOW"}, "a variable or a value", NAMES | {"INTEGER", "TRUE", "FALSE", "AT_NAME", "LBRACKET"}),
     ({"COMPARE", "IN", "MATCHES"}, "a comparison", {"EQ", "MATCHES_EXACTLY", "NOT", "ON", "LPAREN", "LBRACE"}),
-    ({"STRING", "INTEGER", "TRUE"}, "a string, a number, `true` or `false`", _NAMES | {"FALSE"}),
-    ({"NAME"}, "a name", _NAMES),
+    ({"STRING", "INTEGER", "TRUE"}, "a string, a number, `true` or `false`", NAMES | {"FALSE"}),
+    ({"NAME"}, "a name", NAMES),
     ({"STRING"}, "a string", set()),
 )
 _AFTER_NAME = re.compile(r"\s*[:,)]")

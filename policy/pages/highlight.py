@@ -9,7 +9,7 @@ from django.utils.html import escape, format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
 from policy import publishing
-from policy.language.parser import CONTEXTUAL, NAME, RESERVED, Word, words_in
+from policy.language.parser import CONTEXTUAL, NAME, NAMES, RESERVED, Word, words_in
 from policy.language.source import Problem, Source, Span
 from policy.publishing import Coverage, RecordedResults, TestOutcome, TestReport, line_named
 from policy.rules.program import Program
@@ -76,7 +76,6 @@ _CLASSES = {
     "COMMENT": "comment", "STRING": "string", "AT_NAME": "constant", "NOW": "constant", "INTEGER": "number",
     **dict.fromkeys(RESERVED.values(), "keyword"),
 }  # fmt: skip
-_NAMES = frozenset({"NAME", *CONTEXTUAL.values()})
 # A word that is a keyword by position: `resource Repo {`, `global "admin"`, `roles = [`; not `allow(actor, …`.
 _OPENS = re.compile(rf"""\s*\{{ | \s+(?:"|(?!(?:{_WORDS})\b){NAME})""", re.VERBOSE)
 _IS_SET = re.compile(r"\s*=")
@@ -112,7 +111,7 @@ def _pieces(text: str) -> Iterator[tuple[str, str]]:
     """Yield the whole text in pieces, each preceded by its CSS class; the class is empty for plain text."""
     end = 0
     for word in words_in(text):
-        kind = _class_of_name(text, word) if word.kind in _NAMES else _CLASSES.get(word.kind)
+        kind = _class_of_name(text, word) if word.kind in NAMES else _CLASSES.get(word.kind)
         if kind:
             if word.start > end:
                 yield "", text[end : word.start]

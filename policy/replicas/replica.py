@@ -168,6 +168,10 @@ class Replica:
                     _cut(each.raw)
 
 
+def line_of_error(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]
+
+
 def _cut(raw: Any) -> None:
     """Shut down a connection on which another thread is waiting."""
     with suppress(Exception), socket.socket(fileno=os.dup(raw.pgconn.socket)) as copy:
@@ -315,7 +319,7 @@ def tried(replica: Replica, usual: Any, attempt: Callable[[], T]) -> T | None:
         if mine.space != spaces.current():
             _enter(mine, spaces.current())
     except Exception as error:
-        replica.doubt(f"unreachable: {' '.join(str(error).split())[:200]}")
+        replica.doubt(f"unreachable: {line_of_error(error)}")
         return None
     try:
         found = _found(replica, mine, usual, attempt)
@@ -410,4 +414,4 @@ def _let_go_if_broken(replica: Replica, mine: Any, error: Exception) -> None:
     _close(mine)
     if mine.proven_at > replica.lost_at:  # of connections lost together, only the first marks the replica
         replica.lose()
-        replica.doubt(f"connection lost: {' '.join(str(error).split())[:200]}")
+        replica.doubt(f"connection lost: {line_of_error(error)}")

@@ -27,6 +27,7 @@ from policy.replicas.replica import (
     Replica,
     Server,
     Unresponsive,
+    line_of_error,
     tried,
 )
 
@@ -282,7 +283,7 @@ class ReplicaWatch:
         try:
             look_at_primary(server, self)
         except Exception as error:
-            trouble = _line(error)
+            trouble = line_of_error(error)
         server.close()
         for each in self.replicas:
             self._probe_with_patience(each, time.monotonic() + NEWS_WITHIN / 2)
@@ -305,7 +306,7 @@ class ReplicaWatch:
                 is_lost = False
             except Exception as error:
                 if not is_lost:
-                    log.warning("cannot check the primary: %s", _line(error))
+                    log.warning("cannot check the primary: %s", line_of_error(error))
                 is_lost = True
             for each in self.replicas:
                 each.must_look.set()
@@ -327,7 +328,7 @@ class ReplicaWatch:
             probe = probed(server)
         except Exception as error:
             replica.lose()
-            replica.judge(f"unreachable: {_line(error)}")
+            replica.judge(f"unreachable: {line_of_error(error)}")
             # If the server is unresponsive, queries that began before this probe would wait in vain.
             replica.end_what_hangs(started if isinstance(error, Unresponsive) else -inf)
             return
@@ -379,7 +380,7 @@ def look_at_primary(server: Server, watch: ReplicaWatch) -> None:
         try:
             found, _ = _looked(server, key_check().before_in.format(schema=f'"{space}".'), of_space)
         except Exception as error:  # such as a space that was dropped; the primary answers for its keys
-            log.info("cannot check the keys of space %s: %s", space, _line(error))
+            log.info("cannot check the keys of space %s: %s", space, line_of_error(error))
             watch.known.drop(of_space)
         else:
             watch.known.look(found, of_space)
@@ -428,7 +429,3 @@ def _end_of_record(position: int) -> int:
     If a page has only its header so far, that is the start of the page: 8216, 24 bytes into a page -> 8192.
     """
     return position - position % _PAGE if position % _PAGE in _HEADS else position
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())[:200]

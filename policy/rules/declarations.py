@@ -502,7 +502,8 @@ def _parents(blocks: Mapping[str | None, ast.Block], problems: Problems) -> dict
             found[name] = tuple(
                 dict.fromkeys(above.text for above in block.extends if _extends(name, above, blocks, problems))
             )
-    for name in _on_cycles(found):
+    components = Components[str](found.__getitem__)
+    for name in [name for name in found if components.number(name) is not None]:
         span = blocks[name].extends[0].span
         problems.error(span, f"{shown(name)} extends itself", "remove one `extends` of the cycle")
         found[name] = ()
@@ -525,11 +526,6 @@ def _extends(below: str, above: ast.Name, blocks: Mapping[str | None, ast.Block]
     else:
         return known is not None
     return False
-
-
-def _on_cycles(parents: Mapping[str, tuple[str, ...]]) -> list[str]:
-    components = Components[str](parents.__getitem__)
-    return [name for name in parents if components.number(name) is not None]
 
 
 def _ancestors(name: str, parents: Mapping[str, tuple[str, ...]]) -> list[str]:

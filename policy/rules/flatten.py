@@ -405,7 +405,7 @@ def _flatten(
     state.rules.append(placeholder)
     conjunction = Conjunction(state, dict(env), dict(bounds))
     parts = _without_equalities(conjuncts(formula), head, conjunction)
-    head = _substituted(head, conjunction)
+    head = Atom(head.predicate, tuple([substituted(arg, conjunction.env) for arg in head.args]))
     compound = [part for part in parts if not add_literal(part, conjunction)]
     for part, shared in _shared_variables(compound, parts, head, conjunction):
         _add_compound(part, shared, index, conjunction)
@@ -418,12 +418,6 @@ def _flatten(
     places = tuple(span for _, span in conjunction.literals)
     state.rules[index] = FlatRule(head, body, places, conjunction.bounds, conjunction.limits, origin, caller)
     return True
-
-
-def _substituted(head: Atom, conjunction: Conjunction) -> Atom:
-    if not conjunction.env:
-        return head
-    return Atom(head.predicate, tuple(substituted(arg, conjunction.env) for arg in head.args))
 
 
 def _without_equalities(parts: list[ast.Formula], head: Atom, conjunction: Conjunction) -> list[ast.Formula]:
