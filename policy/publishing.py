@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from hashlib import sha256
 from secrets import randbits
 from typing import Any
@@ -331,9 +330,21 @@ def publish(
         return unchanged
     _check_replaced(environment_id, replaces)  # early, to avoid running the tests of what will be refused
     drafted = draft(text, filename, force=force, fail_fast=fail_fast)
-    create_version = partial(
-        _create_version, environment_id, text, filename, _figures(drafted), by, note, connection.in_atomic_block
-    )
+    figures, is_nested = _figures(drafted), connection.in_atomic_block
+
+    def create_version() -> PolicyVersion:
+        return PolicyVersion.objects.create(
+            pk=2**30 + randbits(30) if is_nested else None,  # a number that no rollback gives to another text
+            environment_id=environment_id,
+            number=_next_number(environment_id),
+            source=text,
+            filename=filename,
+            digest=digest,
+            author=by.author,
+            note=note,
+            **asdict(figures),
+        )
+
     with within():
         if not may_publish or needs_approval(environment_id):
             return _request(environment_id, create_version, drafted, by, force, replaces, user)
@@ -349,22 +360,6 @@ def publish(
         transaction.on_commit(lambda: remember_program(version.pk, drafted.program))
         transaction.on_commit(lambda: versions.note(environment_id, version.pk))
     return Published(version, turn.offset, drafted, ignored_facts(environment_id, drafted.program))
-
-
-def _create_version(
-    environment_id: int, text: str, filename: str | None, figures: RecordedResults, by: By, note: str, is_nested: bool
-) -> PolicyVersion:
-    return PolicyVersion.objects.create(
-        pk=2**30 + randbits(30) if is_nested else None,  # a number that no rollback gives to another text
-        environment_id=environment_id,
-        number=_next_number(environment_id),
-        source=text,
-        filename=filename,
-        digest=_digest(text),
-        author=by.author,
-        note=note,
-        **asdict(figures),
-    )
 
 
 def draft(text: str, filename: str | None, *, force: bool = False, fail_fast: bool = False) -> CheckedDraft:

@@ -8,19 +8,7 @@ from rest_framework import serializers
 from policy import publishing
 from policy.active import Scope, program_of_version
 from policy.core.journal import By
-from policy.endpoint import (
-    Doc,
-    Endpoint,
-    QueryParameter,
-    Request,
-    Response,
-    Schema,
-    caller,
-    changed,
-    nullable,
-    ref,
-    writing,
-)
+from policy.endpoint import Doc, Endpoint, QueryParameter, Request, Response, caller, changed, nullable, ref, writing
 from policy.errors import MalformedRequest, NotFound
 from policy.models import PolicyVersion
 from policy.publishing import MAX_NOTE, Published
@@ -58,7 +46,7 @@ class TextField(serializers.Field):
         return raw
 
     @property
-    def schema(self) -> Schema:
+    def schema(self) -> dict[str, Any]:
         length = {} if self.max_length is None else {"maxLength": self.max_length}
         text = {"type": "string"} | length | ({"pattern": "^[ -~]*$"} if self.one_line else {})
         return nullable(text) if self.allow_null else text

@@ -5,7 +5,6 @@ import itertools
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from collections.abc import Set as AnySet
 from functools import cache, partial
 from types import SimpleNamespace
 from typing import Any, NamedTuple, NoReturn
@@ -42,7 +41,7 @@ LEGACY = {  # word -> hint: the word is rejected with this hint, and then parsed
 }
 OPENING = ("LPAREN", "LBRACKET", "LBRACE")
 CLOSING = ("RPAREN", "RBRACKET", "RBRACE")
-NAMES = frozenset({"NAME", *CONTEXTUAL.values()})  # kinds that can be names, and are names before `(`
+NAMES = {"NAME", *CONTEXTUAL.values()}  # kinds that can be names, and are names before `(`
 COMPARISONS = ("!=", "<=", ">=", "<", ">")  # besides `=`
 _SIGNS = {
     "(": "LPAREN", ")": "RPAREN", "[": "LBRACKET", "]": "RBRACKET", "{": "LBRACE", "}": "RBRACE", ",": "COMMA",
@@ -231,7 +230,7 @@ _BETWEEN_ITEMS = "INLINE_QUERY"  # the parser expects this token only between it
 # Groups of tokens that a person regards as one thing: the tokens that identify the group, its name, and its other
 # tokens. If all identifying tokens are expected, the name stands for the whole group. Earlier groups take tokens first.
 # Example: {"STRING", "RBRACKET"} -> "a string or `]`".
-_THINGS: tuple[tuple[AnySet[str], str, AnySet[str]], ...] = (
+_THINGS: tuple[tuple[set[str], str, set[str]], ...] = (
     ({_BETWEEN_ITEMS}, "a block, a rule, a declaration or a test", NAMES | {"SEMI", "AT_NAME"}),
     ({"NOT", "LPAREN", "NAME", "STRING"}, "a condition", NAMES | {"INTEGER", "TRUE", "FALSE", "NOW", "AT_NAME"}),
     ({"NAME", "STRING", "NOW"}, "a variable or a value", NAMES | {"INTEGER", "TRUE", "FALSE", "AT_NAME", "LBRACKET"}),
