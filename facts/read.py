@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AnySet
 from contextlib import contextmanager
-from itertools import chain, islice
 from typing import Any, NamedTuple
 
 from django.db import Error, connection, transaction
@@ -48,15 +47,15 @@ def found(
 
 def every(environment_id: int, moment: Moment | None = None) -> Iterator[Fact]:
     """Yield all facts, one at a time, by signature and then by arguments; now, or as of a moment."""
-    kinds = numbers_and_ends(environment_id)
-    signatures = {number: signature for signature, number in kinds.numbers.items()}
-    if signatures:
-        found = _selected(kinds) if moment is None else _selected_then(kinds, moment)
-        rows = iter(fact_table().stream(f"{found} ORDER BY {KEY}"))
-        first = list(islice(rows, 1))  # the statement has been executed by now
+    with read_snapshot():  # of the signatures and of their facts
+        kinds = numbers_and_ends(environment_id)
         if moment is not None:
             check_kept(environment_id, moment.revision)
-        yield from (_fact_of(signatures, row) for row in chain(first, rows))
+        signatures = {number: signature for signature, number in kinds.numbers.items()}
+        if signatures:
+            found = _selected(kinds) if moment is None else _selected_then(kinds, moment)
+            for row in fact_table().stream(f"{found} ORDER BY {KEY}"):
+                yield _fact_of(signatures, row)
 
 
 def count(environment_id: int, pattern: FactPattern) -> int:

@@ -20,6 +20,7 @@ from facts.models import Signature
 from facts.pages import browse, change
 from facts.pages.browse import browse_url, end_of, narrowed
 from facts.pages.change import FileOnDisk
+from facts.read import read_snapshot
 from facts.wire import Fact
 from policy.core.config import is_service
 from policy.core.journal import by_admin
@@ -181,6 +182,7 @@ class FactAdmin(admin.ModelAdmin):
             self.message_user(request, f"{sentence[0].upper()}{sentence[1:]}.", messages.WARNING)
         return HttpResponseRedirect(browse_url(environment.pk))
 
+    @read_snapshot()
     def export(self, request: HttpRequest) -> FileOnDisk:
         """Send the facts that the URL selects as a file."""
         self._check_view(request)

@@ -21,7 +21,7 @@ from facts.loading import LinesRejected, Loaded, load
 from facts.models import Row, Signature
 from facts.numbering import types_of_text
 from facts.pages.browse import MARKS, end_of
-from facts.read import fact_of_row, read_snapshot
+from facts.read import fact_of_row
 from facts.store import Deletes, EndsStay, Inserts
 from facts.wire import READERS, WRITERS, BadLine, Fact, exact_pattern, fact_from_text
 from policy.core.clock import microseconds_of
@@ -222,7 +222,10 @@ FORMATS = tuple(WRITERS)
 
 
 def exported(walk: Sequence[SearchColumn], form: str, name: str) -> FileOnDisk:
-    """Return a response that downloads the facts of a walk as a file."""
+    """Return a response that downloads the facts of a walk as a file.
+
+    The caller opens the snapshot to read from before it makes the walk (`read_snapshot`).
+    """
     path = _written(walk, form)
     answer = FileOnDisk(
         open(path, "rb"),  # noqa: PTH123, SIM115  the answer closes it
@@ -241,7 +244,7 @@ def _written(walk: Sequence[SearchColumn], form: str) -> str:
     _forget_at_exit()
     _left.add(path)
     try:
-        with os.fdopen(number, "wb") as file, io.TextIOWrapper(file, "utf-8", newline="") as text, read_snapshot():
+        with os.fdopen(number, "wb") as file, io.TextIOWrapper(file, "utf-8", newline="") as text:
             WRITERS[form](text, every(walk))
     except BaseException:
         _forget(path)

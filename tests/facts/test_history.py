@@ -348,14 +348,22 @@ def test_facts_as_of_what_is_dropped_meanwhile_are_not_shown_in_part(api, monkey
         assert answer.status_code == 400 and "is no longer available" in answer.json()["message"]
 
 
-def test_a_dump_as_of_what_is_dropped_meanwhile_fails(environment, monkeypatch):
+def test_a_dump_as_of_what_is_dropped_meanwhile_is_whole(environment, monkeypatch):
     first = insert(environment, MEMBER, ADMIN)
     delete(environment, MEMBER)
     moment = moment_of(environment.id, first, needs_policy=False)
+    assert prune_before(monkeypatch, read, "_selected_then") == []
     assert len(list(read.every(environment.id, moment))) == 2
-    prune_before(monkeypatch, read, "_selected_then")
     with pytest.raises(MomentNotAvailable, match="is no longer available"):
         list(read.every(environment.id, moment))
+
+
+def test_a_dump_has_no_part_of_a_change_that_is_made_meanwhile(environment, monkeypatch):
+    insert(environment, MEMBER)
+    more = fact("of_a_new_signature", "User:ann")
+    do_before(monkeypatch, read, "_selected", lambda: insert(environment, OTHER, more))
+    assert list(read.every(environment.id)) == [MEMBER]
+    assert set(read.every(environment.id)) == {MEMBER, OTHER, more}
 
 
 # ---- the use case ----------------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from policy.values import Value
 from tests.checks.conftest import POLICY, publish
 from tests.facts.test_history_pages import person
 from tests.facts.test_walk import HOSTILE, fact
+from tests.waiting import do_before
 
 pytestmark = pytest.mark.one_database
 
@@ -532,6 +533,13 @@ def test_an_export_is_whole_and_its_file_goes(staff, environment, monkeypatch):
     assert b"".join(answered).count(b"\n") == 1234 == len(stored(environment))
     time.sleep(0.6)
     assert not Path(answered.path).exists()
+
+
+def test_an_export_has_no_part_of_a_change_that_is_made_meanwhile(staff, environment, monkeypatch):
+    insert(environment, fact("member", "User:ann", "Team:t"))
+    more = fact("member", "User:bob", "Team:t"), fact("of_a_new_signature", "User:bob")
+    do_before(monkeypatch, change, "exported", lambda: insert(environment, *more))
+    assert b"".join(staff.get(f"{PAGE}export/", {"format": "notation"})) == b"member(User:ann, Team:t)\n"
 
 
 # ---- facts that count for nothing ------------------------------------------------------------------------------
