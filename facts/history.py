@@ -23,7 +23,7 @@ from facts.wire import Argument, Fact, FactPattern
 from policy.core.clock import new_moment, now_in, time_of
 from policy.core.config import settings
 from policy.core.journal import By, Done, Kind, advance, changing, newest_and_horizon, record
-from policy.errors import NotFound, Unavailable
+from policy.errors import IsCopy, Moved, NotFound, Unavailable
 from policy.models import Environment, Revision
 from policy.rules.program import Signature
 from policy.values import PRIMITIVES, Value
@@ -413,7 +413,7 @@ def sweep(environment_id: int, report: Callable[[int], None] = lambda swept: Non
     while _expired(environment_id, 1):  # without taking a turn, since there is nearly always nothing to do
         try:
             swept += _sweep_batch(environment_id)
-        except (_NothingEnded, NotFound):  # there is nothing to do if the environment is gone
+        except (_NothingEnded, NotFound, IsCopy, Moved):  # there is nothing to do here if the environment is gone
             break
         report(swept)
         time.sleep(PAUSE)

@@ -10,7 +10,7 @@ from facts import history, read, store
 from facts.store import Inserts
 from policy.core import clock
 from policy.core.journal import advance, changing, current_offset
-from policy.models import Revision
+from policy.models import Environment, Revision
 from tests.facts.test_commands import run
 from tests.facts.test_ends import SOON, as_fact, counted, fetched, insert, let_pass, member, past, shown, stored
 from tests.waiting import another_writer
@@ -34,6 +34,15 @@ def test_what_has_ended_becomes_past(api):
     assert (made.kind, made.author, made.inserted, made.deleted) == ("expiry", "expiry", 0, 1)
     assert run("prune").startswith("0 facts expired\n")
     assert current_offset(api.environment.pk) == offset
+
+
+def test_what_has_ended_in_a_copy_is_left_to_the_service_that_it_follows(api):
+    insert(api, member("ann", SOON))
+    let_pass("ann")
+    Environment.objects.filter(pk=api.environment.pk).update(follows="https://example.org")
+    assert run("prune").startswith("0 facts expired\n")
+    assert history.sweep(api.environment.pk) == 0
+    assert len(stored()) == 1
 
 
 def test_where_nothing_ends_nothing_is_written(api):

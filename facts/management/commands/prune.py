@@ -7,15 +7,15 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from facts.history import prune, sweep
+from facts.numbering import environments_with_ends
 from policy.core.config import settings
 from policy.core.spaces import everywhere
 from policy.errors import Unavailable
 from policy.management.command import ServiceCommand, above_zero, counted
-from policy.models import Environment
 
 
 def _expired(tell: Callable[[int], None]) -> int:
-    return sum(sweep(pk, tell) for pk in Environment.objects.values_list("pk", flat=True))
+    return sum(sweep(pk, tell) for pk in environments_with_ends())
 
 
 class Command(ServiceCommand):
