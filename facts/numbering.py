@@ -200,8 +200,8 @@ def count_narrow(environment_id: int) -> None:
     changed = [(now[number], number) for number, _, before in rows if now[number] != before]
     if changed:
         with transaction.atomic(savepoint=False), connection.cursor() as cursor:
+            outdate_statements(environment_id)  # first: like all writers, it waits for the environment's row
             cursor.executemany("UPDATE authz_signature SET narrow = %s WHERE id = %s", changed)
-            outdate_statements(environment_id)
 
 
 def _narrow_arguments(number: int, types: tuple[str, ...]) -> int:

@@ -1,5 +1,7 @@
 """Which arguments lead to few facts, as counted from time to time; plans read those facts first."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from django.db import OperationalError, connection
 
@@ -8,6 +10,7 @@ from facts import numbering
 from facts.models import Signature
 from facts.numbering import NARROW
 from tests.checks.conftest import about, fact, publish, remove, store
+from tests.facts.test_together import LATER, doing, somebody_waits, wait_for
 
 TEAMS = """
 actor User {}
@@ -136,3 +139,23 @@ def test_an_argument_that_takes_too_long_to_count_is_not_narrow(teams, monkeypat
     monkeypatch.setattr(numbering, "fetch", lambda sql, *given: slow() if "HAVING" in sql else fetch(sql, *given))
     numbering.count_all()
     assert set(narrow(teams).values()) == {0}
+
+
+@pytest.mark.parametrize("db", ["postgresql"], indirect=True)
+def test_counting_waits_for_a_writer_that_stores_the_first_expiry_of_what_is_counted(teams):
+    def count() -> None:
+        try:
+            numbering.count_all()
+        finally:
+            connection.close()
+
+    def store_ending() -> None:
+        store(teams, GRANT | {"expires_at": LATER})
+
+    with ThreadPoolExecutor(1) as pool:
+        with doing(teams.environment.pk, store_ending):
+            counting = pool.submit(count)
+            wait_for(somebody_waits)
+        counting.result(30)
+    assert set(narrow(teams).values()) != {0}
+    assert Signature.objects.filter(environment=teams.environment, may_end=True).count() == 1

@@ -410,13 +410,13 @@ def test_a_key_that_is_revoked_while_another_change_waits_opens_nothing(api, how
     with ThreadPoolExecutor(1) as pool:
         with another_writer(api.environment.pk):
             sending = pool.submit(told_once)
-            wait_for(_somebody_waits)
+            wait_for(somebody_waits)
             revoke_key(ApiKey.objects.get(environment=api.environment))
         assert sending.result(30).status_code == 401
     assert current_offset(api.environment.pk) == 1  # that of the other writer
 
 
-def _somebody_waits() -> bool:
+def somebody_waits() -> bool:
     return bool(fetch("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"))
 
 
