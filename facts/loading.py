@@ -239,6 +239,7 @@ class _Filing:
 
 RUN = 50_000  # rows that are sorted and inserted together on SQLite; longer runs are no faster per row
 TURN = 0.0005  # seconds after which a thread yields the interpreter to another
+USUAL_TURN = sys.getswitchinterval()
 
 
 @dataclass
@@ -316,12 +317,11 @@ class _LoaderBehind(Loader):
 def loader_behind() -> Iterator[Loader]:
     """Yield a loader for a database server: a second thread stores a chunk while this one reads the next.
 
-    Both take turns with the same connection. A process may run one such load at a time.
+    Both take turns with the same connection.
     """
     first = FirstLoad() if is_due() else None
     mine = connections[connection.alias]
     mine.inc_thread_sharing()
-    usual_turn = sys.getswitchinterval()
     sys.setswitchinterval(TURN)  # while the storing thread waits for the interpreter, the database is idle
     try:
         with thread_pool(1, initializer=connections.__setitem__, initargs=(mine.alias, mine)) as thread:
@@ -329,7 +329,7 @@ def loader_behind() -> Iterator[Loader]:
             yield loader
             loader.bring_in(is_the_end=True)
     finally:
-        sys.setswitchinterval(usual_turn)
+        sys.setswitchinterval(USUAL_TURN)
         mine.dec_thread_sharing()
 
 

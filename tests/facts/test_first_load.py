@@ -1,5 +1,6 @@
 """The first facts of a PostgreSQL database are loaded without indexes, and nobody can tell afterwards."""
 
+import sys
 from contextlib import contextmanager
 
 import psycopg
@@ -174,3 +175,14 @@ def test_ids_are_stored_as_they_are(environment, alone):
     more = [f"{each}!" for each in ODD]
     loaded(environment, *roles(*more))
     assert users(environment) == sorted([*ODD, *more])
+
+
+def test_after_two_loads_at_once_threads_take_turns_as_before(monkeypatch):
+    monkeypatch.setattr(loading, "is_due", lambda: False)
+    usual, first, second = sys.getswitchinterval(), loading.loader_behind(), loading.loader_behind()
+    first.__enter__()
+    second.__enter__()
+    assert sys.getswitchinterval() < usual
+    first.__exit__(None, None, None)
+    second.__exit__(None, None, None)
+    assert sys.getswitchinterval() == usual
