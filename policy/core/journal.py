@@ -618,19 +618,10 @@ class OffsetWatch:
 
     def _keep_looking(self) -> None:
         """Poll, over one connection, as long as any thread waits."""
-        is_lost = False
         while waiting := self._pause():
-            try:
-                newest = offsets_of(waiting)
-                is_lost = False
-            except Exception as error:  # waiters are not notified; their clients see the error at the next request
-                if not is_lost:
-                    log.warning("cannot check for changes: %s", " ".join(str(error).split())[:200])
-                is_lost = True
-                _let_go()
-            else:
-                with self._news:
-                    self._learn(newest)
+            newest = offsets_of(waiting)
+            with self._news:
+                self._learn(newest)
         _let_go()
         _forget_connection()
 
@@ -660,14 +651,24 @@ def _forget_connection() -> None:
     del connections[DEFAULT_DB_ALIAS]
 
 
+_unreadable: set[str] = set()  # spaces; what waits for their news sees the error at its next request
+
+
 def offsets_of(waiting: Mapping[int, str]) -> dict[int, int]:
-    """Return the offsets of environments, given with their spaces."""
+    """Return the offsets of environments, given with their spaces; none of those in spaces that cannot be read."""
     found: dict[int, int] = {}
     for space in sorted(set(waiting.values())):
         listed = ", ".join(str(int(number)) for number, of in waiting.items() if of == space)
-        with spaces.entered(space), connection.cursor() as cursor:
-            cursor.execute(f'SELECT id, "offset" FROM authz_environment WHERE id IN ({listed})')
-            found |= dict(cursor.fetchall())
+        try:
+            with spaces.entered(space), connection.cursor() as cursor:
+                cursor.execute(f'SELECT id, "offset" FROM authz_environment WHERE id IN ({listed})')
+                found |= dict(cursor.fetchall())
+            _unreadable.discard(space)
+        except Exception as error:
+            if space not in _unreadable:
+                log.warning("cannot check for changes: %s", " ".join(str(error).split())[:200])
+            _unreadable.add(space)
+            _let_go()
     return found
 
 

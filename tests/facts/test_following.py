@@ -17,8 +17,9 @@ from django.db import connection, connections
 
 from authz_project.keys import create_key, revoke_key
 from authz_project.models import ApiKey
-from policy.core import journal
+from policy.core import journal, spaces
 from policy.core.journal import OffsetWatch, watch
+from policy.models import Environment
 from tests.facts.test_feed import POLICY, role
 from tests.service import ROOT, Client, start_service
 
@@ -126,6 +127,30 @@ def test_who_waits_again_is_told_after_no_thread_could_be_started(api, monkeypat
         with pytest.raises(RuntimeError):
             mine.wait(1, 0, time.monotonic() + WITHIN)
     assert mine.wait(1, 0, time.monotonic() + WITHIN)
+
+
+def test_a_space_that_cannot_be_read_keeps_nobody_else_waiting(api, monkeypatch, caplog):
+    monkeypatch.setattr(journal, "_unreadable", set())
+    mine = OffsetWatch()
+
+    def wait_in_lost_space() -> bool:
+        spaces.here.name = "lost"  # of this thread
+        return mine.wait(0, 0, time.monotonic() + WITHIN)
+
+    with ThreadPoolExecutor(2) as threads:
+        in_vain = threads.submit(wait_in_lost_space)
+        wait = threads.submit(mine.wait, api.environment.pk, 0, time.monotonic() + WITHIN)
+        time.sleep(0.5)
+        assert not wait.done()
+        Environment.objects.filter(pk=api.environment.pk).update(offset=1)  # as another process does
+        try:
+            assert wait.result(SOON)
+        finally:
+            mine.end()
+        assert not in_vain.result(SOON)
+    assert [each.message for each in caplog.records if each.name == "authz.changes"] == [
+        "cannot check for changes: space `lost` is on a server that DATABASE_URLS does not name"
+    ]
 
 
 def test_nobody_waits_once_it_is_over(monkeypatch):
