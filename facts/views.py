@@ -265,13 +265,15 @@ class Batch(Endpoint):
             "not an error. `expires_at` sets when an inserted fact expires; inserting a stored fact again "
             "replaces its expiry. With a header `Idempotency-Key` (any text of your own), a batch that was applied is "
             f"not applied again, so it can be retried; the latest {store.KEYS_KEPT:,} keys are remembered.",
-            parameters=(QueryParameter("dry_run", "With `true`, validate the batch, and do not apply it."),),
+            parameters=(
+                QueryParameter("dry_run", "With `true`, validate the batch, and do not apply it.", {"type": "boolean"}),
+            ),
         )
     }
 
     def post(self, request: Request) -> Response:
         changes = self.body.decode(request.data, "")
-        if request.headers.get("QUERY_STRING") and request.query_params.get("dry_run") == "true":
+        if request.headers.get("QUERY_STRING") and _is_dry_run(request.query_params):
             environment_id = caller(request).environment_id
             store.check(environment_id, changes)
             return changed("Batch is valid", current_offset(environment_id))
@@ -281,6 +283,13 @@ class Batch(Endpoint):
                 applied = apply_once(who.environment_id, key, changes, By(who.author, request.id))
             return changed("Batch applied", applied.offset)
         return _apply(request, changes, "Batch applied")
+
+
+def _is_dry_run(query: Mapping[str, str]) -> bool:
+    text = query.get("dry_run", "false")
+    if text not in ("true", "false"):  # such as `True`: a batch that was to be validated must not be applied
+        raise MalformedRequest("dry_run", "must be `true` or `false`")
+    return text == "true"
 
 
 class FactsEndpoint(Endpoint):

@@ -394,4 +394,8 @@ def test_a_dry_run_changes_nothing(api, new_api):
     refused = api.post("/batch?dry_run=true", [{"inserts": [AUDITOR | {"predicate": "no"}]}])
     assert refused.status_code == 400 and "not used in policy" in refused.json()["message"]
     assert (api.get("/facts").json(), api.get("/facts").headers["OsoOffset"]) == ([], before)
+    for text in ("True", "1", ""):
+        refused = api.post(f"/batch?dry_run={text}", [{"inserts": [ROLE]}])
+        assert (refused.status_code, refused.json()["message"]) == (400, "dry_run: must be `true` or `false`")
+    assert api.get("/facts").json() == []
     assert api.post("/batch?dry_run=false", [{"inserts": [ROLE]}]).json() == {"message": "Batch applied"}
