@@ -417,10 +417,12 @@ def some_end(facts: Iterable[Fact]) -> bool:
 
 def rows_of(facts: Iterable[Fact], number_of: Callable[[Signature], int], since: int) -> list[NewRow]:
     """Return the facts' rows without duplicates; of facts that differ only in their expiry, the last one counts."""
+    same = by_signature(facts)
     if some_end(facts):
-        return last_of_each(_row_of(fact, number_of(fact.signature), since) for fact in facts)
+        numbers = {signature: number_of(signature) for signature in same}
+        return last_of_each(_row_of(fact, numbers[fact.signature], since) for fact in facts)
     rows: list[NewRow] = []
-    for signature, ids in by_signature(facts).items():
+    for signature, ids in same.items():
         number, rest = number_of(signature), rest_of_row(signature, since)
         rows += [(number, *(each + rest)) for each in ids]
     return list(dict.fromkeys(rows))
