@@ -526,7 +526,8 @@ def _type_of(arg: WrittenArgument) -> str | None:
 
 _END_CELL = f"{END}="
 _UNTIL = re.compile(r"until\s+(\S+?)\s*;?")
-_FORMULA = re.compile("[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")  # OWASP's list, with the full-width signs
+# OWASP's list, with the full-width signs; and the mark of a file's encoding, which readers remove from its start.
+_FORMULA = re.compile("[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20\ufeff]")
 _QUOTED = re.compile(f"'+{_FORMULA.pattern}")
 _BOM = b"\xef\xbb\xbf"
 _SURROGATE = re.compile("[\ud800-\udfff]")

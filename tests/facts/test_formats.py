@@ -57,6 +57,12 @@ def test_a_fact_of_a_predicate_called_predicate_comes_back_from_csv(names, end):
     assert again("csv", [first, first]) == [first, first]
 
 
+@pytest.mark.parametrize("form", sorted(WRITERS))
+def test_a_predicate_that_begins_like_a_file_of_utf_8_comes_back(form):
+    facts = [Fact("\ufeffp", (Value("User", "\ufeffann"),)), Fact("p", (Value("User", "ann"),))]
+    assert again(form, facts) == facts
+
+
 @pytest.mark.parametrize("names", ["predicate,type,id", "predicate,type,id,type,id", "predicate,type,id,expires_at"])
 def test_a_first_line_of_csv_names_the_columns(names):
     read = [line for _, line in READERS["csv"](io.BytesIO(f"{names}\np,T,x\n{names}\n".encode()))]
