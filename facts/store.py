@@ -21,16 +21,7 @@ from facts.table import ChangeCounts, fact_table, fetch
 from facts.wire import Fact, FactPattern, batch_from_json, exact_pattern, patterns_from_json, rows_of, some_end
 from policy.active import active_program, program_of_version
 from policy.core.config import settings
-from policy.core.journal import (
-    NOBODY,
-    By,
-    Done,
-    Kind,
-    WriterTurn,
-    advance,
-    changing,
-    record,
-)
+from policy.core.journal import NOBODY, By, Done, Kind, WriterTurn, advance, changing, record
 from policy.errors import AuthzError, MalformedRequest, TooLarge
 from policy.rules.program import Program, Signature
 
@@ -158,13 +149,9 @@ class RevisionChanges(NamedTuple):
     changes: Sequence[Change]
 
     @property
-    def kinds(self) -> set[type[Change]]:
-        return set(map(type, self.changes))
-
-    @property
     def is_mixed(self) -> bool:
         """Return whether it both inserts and deletes, possibly the same facts."""
-        return len(self.kinds) > 1
+        return len(set(map(type, self.changes))) > 1
 
     def done(self, turn: WriterTurn, counts: ChangeCounts, kind: Kind = Kind.FACTS) -> Done:
         return Done(self.number, kind, self.by, turn.policy_version_id, counts.inserted, counts.deleted)

@@ -123,9 +123,8 @@ def _each(raw: object, path: str, decode: Callable[[object, str], T]) -> tuple[T
 
 
 def fact_from_json(raw: object, path: str) -> Fact:
-    predicate, args, place = _predicate_and_args(raw, path)
+    predicate, args, place, end = _parts_of(raw, path)
     values = tuple([value_from_json(arg, f"{place}[{index}]") for index, arg in enumerate(args)])
-    end = _end_in(raw)
     return Fact(predicate, values) if end is None else Fact(predicate, values, end_from_json(end, end_path(path)))
 
 
@@ -220,9 +219,9 @@ def id_from_json(type_name: str, raw: object, path: str) -> str:
 
 
 def pattern_from_json(raw: object, path: str) -> FactPattern:
-    predicate, args, place = _predicate_and_args(raw, path)
+    predicate, args, place, end = _parts_of(raw, path)
     decoded = [argument_from_json(arg, f"{place}[{index}]") for index, arg in enumerate(args)]
-    if _end_in(raw) is not None:
+    if end is not None:
         raise MalformedRequest(
             end_path(path), "is only allowed for facts to insert; a pattern matches facts with any expiry"
         )
@@ -248,8 +247,8 @@ def argument_from_json(raw: object, path: str) -> Argument:
 # ---- pieces -------------------------------------------------------------------------------------------
 
 
-def _predicate_and_args(raw: object, path: str) -> tuple[str, list, str]:
-    """Return the name, the arguments, and the path of the arguments."""
+def _parts_of(raw: object, path: str) -> tuple[str, list, str, object]:
+    """Return the name, the arguments, the path of the arguments, and the undecoded expiry, None if there is none."""
     if not isinstance(raw, dict):
         _refuse(path, 'must be an object with "predicate" and "args"', raw)
     prefix = f"{path}." if path else ""
@@ -260,12 +259,7 @@ def _predicate_and_args(raw: object, path: str) -> tuple[str, list, str]:
         _refuse(f"{prefix}args", "must be an array", args)
     if not 1 <= len(args) <= MAX_ARGUMENTS:
         raise MalformedRequest(f"{prefix}args", f"must have 1 to {MAX_ARGUMENTS} elements")
-    return predicate, args, f"{prefix}args"
-
-
-def _end_in(raw: object) -> object:
-    """Return the undecoded expiry of an object; None if it is missing or null."""
-    return raw.get(END) if isinstance(raw, dict) else None
+    return predicate, args, f"{prefix}args", raw.get(END)
 
 
 def _text(raw: object, path: str) -> str:
