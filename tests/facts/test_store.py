@@ -3,10 +3,12 @@
 from dataclasses import replace
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from facts import numbering, read, store
 from facts.store import Deletes, Inserts
-from facts.wire import Argument, Fact, FactPattern
+from facts.wire import Argument, Fact, FactPattern, batch_from_json
 from policy.core.clock import now
 from policy.core.journal import current_offset
 from policy.rules.program import Signature
@@ -95,3 +97,11 @@ def test_a_signature_and_the_mark_that_tells_of_it_are_there_together(environmen
     after = numbering.numbers_as_of(environment.id)
     assert after.marks != before.marks
     assert after.numbers[new] == number
+
+
+def test_facts_with_expiries_take_no_statement_each(environment):
+    args = [[{"type": "User", "id": f"u{number}"}] for number in range(50)]
+    facts = [{"predicate": "is_guest", "args": each, "expires_at": "2999-01-01T00:00:00Z"} for each in args]
+    with CaptureQueriesContext(connection) as statements:
+        store.apply(environment.pk, [Inserts(batch_from_json(facts, ""))])
+    assert len(statements) < 30

@@ -299,7 +299,8 @@ class History:
         facts += facts[:2]
         loading.load(self.environment_id, list(enumerate(map(json_of, facts))))
         parts: Batch = [("inserts", facts)]
-        self.note(self.offset(), f"load {told(parts)}", Kind.LOAD, changed(self.now.stored, parts))
+        if (number := self.offset()) not in self.states:  # else all of them were stored already
+            self.note(number, f"load {told(parts)}", Kind.LOAD, changed(self.now.stored, parts))
 
     def clear(self) -> None:
         _, number = post(self.caller.key, "/clear_data", {})
