@@ -100,6 +100,7 @@ class Space(models.Model):
     server = models.CharField(max_length=40, blank=True)  # in DATABASE_URLS; empty: that of DATABASE_URL
     number = models.PositiveSmallIntegerField(unique=True)  # determines the ids that are given there
     is_ready = models.BooleanField(default=False)  # it has tables
+    ids_given = models.PositiveIntegerField(default=0, db_default=0)  # before it was dropped
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

@@ -334,6 +334,9 @@ def _registered(name: str, server: str) -> Space:
             return Space.objects.create(name=name, server=server, number=number)
     if space.is_ready:
         raise NotASpace(f"Space `{name}` already exists.")
+    if space.ids_given:  # it was dropped
+        space.server = server
+        space.save(update_fields=["server"])
     if space.server != server:
         raise NotASpace(f"Space `{name}` is on another server. Its creation was interrupted: repeat it there.")
     return space
@@ -374,14 +377,16 @@ def _make_schema(space: Space) -> None:
         _run(f'CREATE SCHEMA IF NOT EXISTS "{space.name}"')
         tables = set(connection.introspection.table_names())
     if tables and "django_migrations" not in tables:
-        Space.objects.filter(pk=space.pk).delete()
+        Space.objects.filter(pk=space.pk, ids_given=0).delete()
         raise NotASpace(f"Schema `{space}` exists and has tables of something else. Choose another name.")
 
 
 def prepare(name: str) -> None:
     """Give new tables their block of ids, and remove references to users, who are in the home database."""
     with entered(HOME):
-        first = FIRST + (Space.objects.get(pk=name).number - 1) * BLOCK
+        space = Space.objects.get(pk=name)
+    first = FIRST + (space.number - 1) * BLOCK
+    start, last = first + space.ids_given, first + BLOCK - 1
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT sequencename FROM pg_sequences"
@@ -389,9 +394,8 @@ def prepare(name: str) -> None:
             [FIRST, FIRST],
         )
         for (sequence,) in cursor.fetchall():
-            last = first + BLOCK - 1
             cursor.execute(
-                f'ALTER SEQUENCE "{sequence}" MINVALUE {first} MAXVALUE {last} START {first} RESTART {first}'
+                f'ALTER SEQUENCE "{sequence}" MINVALUE {first} MAXVALUE {last} START {start} RESTART {start}'
             )
         cursor.execute(
             "SELECT conrelid::regclass::text, quote_ident(conname) FROM pg_constraint"
@@ -427,7 +431,10 @@ def create_environment(slug: str, name: str, made: Callable[[str], Environment])
 
 
 def drop(name: str) -> None:
-    """Delete the space with its schema, if it has no environments but those of tests."""
+    """Delete the space with its schema, if it has no environments but those of tests.
+
+    Its row stays: the ids that it has given are not given again, since moved environments and processes have them.
+    """
     space = space_named(name)
     moving = EnvironmentPlace.objects.filter(target=name).values_list("slug", flat=True).first()
     if moving is not None:
@@ -436,10 +443,12 @@ def drop(name: str) -> None:
         slugs = [slug for slug in Environment.objects.values_list("slug", flat=True) if not TEST_SLUG.fullmatch(slug)]
         if slugs:
             raise NotASpace(f"Space `{name}` has environments, such as `{slugs[0]}`. Move or delete them first.")
+        ids_given = max(space.ids_given, _ids_given())
+    Space.objects.filter(pk=name).update(is_ready=False, ids_given=ids_given)
+    EnvironmentPlace.objects.filter(space=name).delete()
+    with entered(name):
         _run(f'DROP SCHEMA "{name}" CASCADE')
     close_others()
-    EnvironmentPlace.objects.filter(space=name).delete()
-    space.delete()
 
 
 TEST = "test"
@@ -525,14 +534,19 @@ def seen() -> list[SeenSpace]:
 
 
 def share_of_ids() -> float:
-    """Return how much of this space's block of ids has been given, by the sequence that has given most."""
+    """Return how much of this space's block of ids has been given."""
+    return _ids_given() / BLOCK
+
+
+def _ids_given() -> int:
+    """Return how many ids of this space's block have been given, by the sequence that has given most."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT MAX((last_value - min_value)::float8 / (max_value - min_value)) FROM pg_sequences"
+            "SELECT MAX(last_value - min_value + 1) FROM pg_sequences"
             " WHERE schemaname = current_schema() AND min_value >= %s",
             [FIRST],
         )
-        return float(cursor.fetchone()[0] or 0)
+        return int(cursor.fetchone()[0] or 0)
 
 
 def is_distributed() -> bool:

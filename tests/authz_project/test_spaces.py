@@ -912,7 +912,7 @@ def test_test_environments_have_the_space_that_is_for_them(home, settings):
     assert EnvironmentPlace.objects.get().space == "test"
     assert Api(None, token).get("/policy", Host="localhost").status_code == 200
     call_command("spaces", "drop", "test")
-    assert not EnvironmentPlace.objects.exists() and not Space.objects.filter(pk="test").exists()
+    assert not EnvironmentPlace.objects.exists() and not Space.objects.filter(pk="test", is_ready=True).exists()
     assert Api(None, token).get("/policy", Host="localhost").status_code == 401
 
 
@@ -986,3 +986,17 @@ def test_changes_are_counted_by_space(home, new_api, tmp_path, monkeypatch):
                for sample in metric.samples}  # fmt: skip
     assert counted["authz_revisions", "facts"] == 2 and counted["authz_space_revisions", "one"] == 1
     assert ("authz_space_revisions", "") not in counted
+
+
+@on_postgresql
+def test_ids_of_a_dropped_space_are_not_given_again(home):
+    """Neither in the next space nor in one of the same name: environments that were moved before still have them."""
+    apis = []
+    for number, name in enumerate(("three", "four", "three", "three")):
+        spaces.create(name)
+        apis.append(api_in(name, f"e{number}"))
+        insert(apis[-1], role("ann", f"d{number}"))
+        moving.move(f"e{number}", HOME)
+        spaces.drop(name)
+    assert [docs(api, "ann") for api in apis] == [["d0"], ["d1"], ["d2"], ["d3"]]
+    assert Environment.objects.count() == len(apis)
