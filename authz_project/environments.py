@@ -13,7 +13,8 @@ from django.db import connection
 from authz_project import __version__
 from authz_project.database import database_place
 from authz_project.keys import TEST_SLUG, create_key
-from authz_project.spaces import find, space_for_tests
+from authz_project.models import EnvironmentPlace
+from authz_project.spaces import AT_HOME, NotASpace, find, place_of, space_for_tests, space_named
 from facts.store import copy_facts
 from policy.core.journal import By, changing
 from policy.core.spaces import HOME, enter, entered
@@ -34,17 +35,38 @@ def environment_made(slug: str) -> Environment:
         return default_environment()
     enter(find(slug))
     found = Environment.objects.filter(slug=slug).first()
-    return found or made(slug)
+    return found or _made(slug)
 
 
-def made(slug: str) -> Environment:
+def made_in(space: str, slug: str) -> Environment:
+    """Create an environment in a space; an empty name is the home database."""
+    _refuse_unfit(slug)
+    if space != HOME:
+        space_named(space)
+    with entered(place_of(slug).space):
+        if slug == DEFAULT_SLUG or Environment.objects.filter(slug=slug).exists():
+            message = f"Environment `{slug}` already exists. Move it with `spaces move {slug} {space or AT_HOME}`."
+            raise NotASpace(message)
+    with entered(HOME):
+        EnvironmentPlace.objects.filter(slug=slug).delete()
+        if space != HOME:
+            EnvironmentPlace.objects.create(slug=slug, space=space)
+    with entered(space):
+        return _made(slug)
+
+
+def _made(slug: str) -> Environment:
+    _refuse_unfit(slug)
+    return Environment.objects.create(slug=slug, name=slug)
+
+
+def _refuse_unfit(slug: str) -> None:
     if TEST_SLUG.fullmatch(slug):
         raise NotAName(f"`{slug}` is reserved for test environments. Use another name.")
     try:
         SLUG(slug)
     except ValidationError:
         raise NotAName(f"`{slug}` is not a valid name for an environment: use 1 to 40 letters and digits") from None
-    return Environment.objects.create(slug=slug, name=slug)
 
 
 # ---- test environments --------------------------------------------------------------------------------------------

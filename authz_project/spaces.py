@@ -418,18 +418,6 @@ def space_named(name: str) -> Space:
     return found
 
 
-def create_environment(slug: str, name: str, made: Callable[[str], Environment]) -> Environment:
-    """Create an environment in a space."""
-    space_named(name)
-    with entered(place_of(slug).space):
-        if Environment.objects.filter(slug=slug).exists():
-            raise NotASpace(f"Environment `{slug}` already exists. Move it with `spaces move {slug} {name}`.")
-    with entered(HOME):
-        EnvironmentPlace.objects.update_or_create(slug=slug, defaults={"space": name})
-    with entered(name):
-        return made(slug)
-
-
 def drop(name: str) -> None:
     """Delete the space with its schema, if it has no environments but those of tests.
 

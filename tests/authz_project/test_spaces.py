@@ -25,7 +25,7 @@ from prometheus_client.registry import Collector
 from authz_project import keys, metrics, moving, observers, spaces, system_checks
 from authz_project.copies import copied
 from authz_project.database import SchemaState
-from authz_project.environments import made
+from authz_project.environments import made_in
 from authz_project.keys import create_key, revoke_key
 from authz_project.management.commands import migrate as authz_migrate
 from authz_project.models import EnvironmentPlace, Space
@@ -72,7 +72,7 @@ def home(db):
 
 
 def api_in(space: str, slug: str, mode: str = "reader") -> Api:
-    environment = made(slug) if space == HOME else spaces.create_environment(slug, space, made)
+    environment = made_in(space, slug)
     with entered(space):
         found = Api(environment, create_key(environment)[1])
     assert found.post("/policy", {"src": POLICY.format(mode=mode)}).status_code == 200
@@ -333,7 +333,7 @@ def test_facts_that_were_forgotten_meanwhile_are_not_moved(home, monkeypatch):
 def test_an_environment_that_is_deleted_during_its_move_is_gone(home, admin_user_of_home, monkeypatch, source):
     """And other moves that were interrupted are ended."""
     api = filled(source)
-    made("other")
+    made_in(HOME, "other")
     EnvironmentPlace.objects.create(slug="other", space=HOME, target="one")
     catch_up = moving._Mover._catch_up
 
@@ -732,6 +732,7 @@ def test_commands_work_in_the_environment_s_space(home, capsys, tmp_path):
         (("create", "three", "--on", "mars"), "Server `mars` does not exist. DATABASE_URLS names none."),
         (("add", "default", "one"), "already exists"),
         (("add", "x-y", "one"), "not a valid name"),
+        (("add", "e" * 41, "one"), "not a valid name"),
         (("add", "acme", "nowhere"), "Space `nowhere` does not exist. Create it with `spaces create nowhere`"),
         (("move", "default", "one"), "stays in the home database"),
         (("move", "nobody", "one"), "Environment `nobody` does not exist"),
@@ -745,8 +746,10 @@ def test_commands_work_in_the_environment_s_space(home, capsys, tmp_path):
 def test_what_cannot_be_done_says_why(home, new_api, words, message):
     new_api()
     api_in("one", "here")
+    before = list(EnvironmentPlace.objects.values())
     with pytest.raises(CommandError, match=message):
         call_command("spaces", *words)
+    assert list(EnvironmentPlace.objects.values()) == before
     assert where_is(Environment.objects.get().pk) == [HOME]
     assert docs(api_in("two", "other"), "ann") == []
 
@@ -766,10 +769,17 @@ def refused_to_drop() -> None:
 
 
 @on_postgresql
+def test_an_environment_can_be_added_at_home(home, capsys):
+    call_command("spaces", "add", "acme", "home")
+    assert where_is(Environment.objects.get(slug="acme").pk) == [HOME]
+    assert not EnvironmentPlace.objects.exists()
+
+
+@on_postgresql
 def test_an_environment_has_one_place(home):
     api_in("one", "acme")
     with pytest.raises(AuthzError, match="already exists"):
-        spaces.create_environment("acme", "two", made)
+        made_in("two", "acme")
     call_command("api_keys", "create", environment="acme", create_environment=True)
     assert [Environment.objects.filter(slug="acme").count() for _ in spaces.everywhere()] == [0, 1, 0]
 

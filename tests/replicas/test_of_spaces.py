@@ -4,7 +4,7 @@ import pytest
 from django.db import connection
 
 from authz_project import moving, spaces
-from authz_project.environments import made
+from authz_project.environments import made_in
 from authz_project.keys import create_key, revoke_key
 from policy.core.spaces import HOME, close_others, entered
 from tests.conftest import Api, _empty
@@ -31,7 +31,7 @@ def apis(api, watching, _created):
         else:
             spaces.create(name)
             _created.append(name)
-        environment = spaces.create_environment(f"of{name}", name, made)
+        environment = made_in(name, f"of{name}")
         with entered(name):
             found.append(Api(environment, create_key(environment)[1]))
         assert found[-1].post("/policy", {"src": POLICY}).status_code == 200

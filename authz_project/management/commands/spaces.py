@@ -61,14 +61,14 @@ class Command(ServiceCommand):
         self.stdout.write(f"Space `{name}` is ready. Create an environment with `spaces add ENVIRONMENT {name}`.")
 
     def _add(self, *, environment: str, name: str, **options: Any) -> None:
-        spaces.create_environment(environment, name, environments.made)
+        environments.made_in(_space(name), environment)
         self.stdout.write(
             f"Environment `{environment}` created. Create a key with `api_keys create --environment {environment}`."
         )
 
     def _move(self, *, environment: str, name: str, **options: Any) -> None:
         with self.progress(f"moving {environment}") as shown:
-            done = moving.move(environment, HOME if name == "home" else name, lambda step: shown.tell(0, note=step))
+            done = moving.move(environment, _space(name), lambda step: shown.tell(0, note=step))
         self.stdout.write(
             f"Environment `{environment}` moved to {moving.shown(done.target)}: {counted(done.facts, 'fact')};"
             f" requests waited for up to {done.pause * 1000:,.0f} ms."
@@ -91,3 +91,7 @@ class Command(ServiceCommand):
             cursor.execute("SELECT citus_rebalance_start()")
             cursor.execute("SELECT citus_rebalance_wait()")
         self._list()
+
+
+def _space(name: str) -> str:
+    return HOME if name == spaces.AT_HOME else name
