@@ -1,11 +1,14 @@
 """Whether what is stored agrees with itself: after whatever was done, and not after what nobody should do."""
 
 import io
+from itertools import count
+from threading import Thread
 
 import pytest
 from django.core.management import call_command
-from django.db import connection
+from django.db import connection, connections
 
+from authz_project.management.commands import verify
 from authz_project.management.commands.verify import findings
 from facts import history
 from facts.views import PATTERN
@@ -104,3 +107,27 @@ def test_what_does_not_agree_is_found(used, statement):
                 cursor.execute("DELETE FROM django_migrations")
                 cursor.execute("INSERT INTO django_migrations SELECT * FROM kept")
                 cursor.execute("DROP TABLE kept")
+
+
+def test_what_is_changed_meanwhile_is_no_fault(used, monkeypatch):
+    """Whenever somebody else changes facts: before they are counted, and before each question."""
+    writers = count()
+
+    def change() -> None:
+        user = f"w{next(writers)}"
+        assert used.post("/batch", [{"deletes": [ANYBODY]}, {"inserts": [role(user)]}]).status_code == 200
+        connections.close_all()
+
+    def first(step):
+        def changed(*args):
+            writer = Thread(target=change)
+            writer.start()
+            writer.join()
+            return step(*args)
+
+        return changed
+
+    for name in ("_stored", "_revisions", "finding_of_policy", "_confirm"):
+        monkeypatch.setattr(verify, name, first(getattr(verify, name)))
+    assert faults() == []
+    assert next(writers) >= 4

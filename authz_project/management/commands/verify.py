@@ -29,6 +29,7 @@ from checks.asking.ask import Trusted
 from checks.asking.question import Asked, allow
 from facts.keyset_pages import known_ids
 from facts.models import PAST, STORED
+from facts.read import read_snapshot
 from facts.table import fetch, select
 from policy.active import program_of_version
 from policy.core.spaces import everywhere
@@ -238,9 +239,15 @@ def _findings_here() -> Iterator[BackupFinding]:
     yield _signatures()
     environments = counted(Environment.objects.count(), "environment")
     yield BackupFinding("keys", f"{counted(ApiKey.objects.count(), 'key')} of {environments}")
-    for environment in Environment.objects.select_related("policy_version").order_by("slug"):
-        yield _facts_and_revisions(environment)
-        yield finding_of_policy(environment)
+    for number in list(Environment.objects.order_by("slug").values_list("pk", flat=True)):
+        yield from _of_environment(number)
+
+
+@read_snapshot()
+def _of_environment(number: int) -> list[BackupFinding]:
+    """Return what is found in one snapshot, since others may change facts meanwhile; nothing if it was deleted."""
+    found = Environment.objects.select_related("policy_version").filter(pk=number)
+    return [look(environment) for environment in found for look in (_facts_and_revisions, finding_of_policy)]
 
 
 def _signatures() -> BackupFinding:
