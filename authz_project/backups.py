@@ -167,9 +167,10 @@ def _refuse_place(source: Path, target: Path, overwrite: bool) -> None:
         raise BackupFailed(f"Folder `{target.parent}` does not exist. Create it first.")
     if target.is_dir():
         raise BackupFailed(f"`{target}` is a folder. Specify a file name.")
-    if target.exists() and target.samefile(source):
-        raise BackupFailed(f"`{target}` is the database itself. Specify another file.")
     there = [path for path in (target, secret_file(target)) if path.exists()]
+    in_use = [path for path in (source, secret_file(source)) if path.exists()]
+    if own := [path for path in there if any(map(path.samefile, in_use))]:
+        raise BackupFailed(f"`{own[0]}` is the database itself, or its secret. Specify another file.")
     if there and not overwrite:
         raise BackupFailed(f"`{there[0]}` already exists. Pass --overwrite to replace it.")
     if beside := [path for end in _OF_SQLITE if (path := Path(f"{target}{end}")).exists()]:

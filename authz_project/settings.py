@@ -267,6 +267,8 @@ def secret_beside(database: Path) -> str:
         return secret_file(database).read_text().strip()
     except FileNotFoundError:
         return ""
+    except UnicodeDecodeError:
+        raise ImproperlyConfigured(f"{secret_file(database)} is not a secret; restore it from a backup") from None
 
 
 SECRET_KEY = text("SECRET_KEY")

@@ -137,6 +137,7 @@ def test_places_where_no_copy_can_be_are_refused(database, tmp_path):
     (tmp_path / "used.sqlite3-wal").touch()
     for place, reason in (
         (database, "is the database itself"),
+        (archive.secret_file(database), "is the database itself, or its secret"),
         (tmp_path, "is a folder"),
         (tmp_path / "no" / "copy", "does not exist. Create it first"),
         (tmp_path / "used.sqlite3", "belongs to a database in use"),

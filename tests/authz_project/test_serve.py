@@ -10,11 +10,16 @@ import subprocess
 import sys
 import threading
 import time
+from argparse import ArgumentTypeError
+from pathlib import Path
 
 import pytest
 import requests
+from django.core.management.base import CommandError
 
 from authz_project import __version__
+from authz_project.management.commands import serve
+from authz_project.settings import secret_file
 from tests.conversation import play
 from tests.sampling import some
 from tests.service import DEV_KEY, ROOT, start_service
@@ -130,6 +135,24 @@ def test_an_unknown_kind_of_database_is_refused(tmp_path):
 
 def test_a_port_that_is_taken_is_refused(tmp_path, service):
     assert "Cannot listen on" in refusal(tmp_path, "--dev", "--port", service.origin.rpartition(":")[2])
+
+
+def test_options_that_cannot_be_used_are_refused():
+    for host in ("\udcff", "x" * 64 + ".example"):
+        with pytest.raises(CommandError, match="Cannot listen on .*: no host can have this name"):
+            serve.addresses_of(host)
+    for url in ("http://a.example:99999", "http://a.example:0", "http://[a", "ftp://a.example", "http:///x"):
+        with pytest.raises(ArgumentTypeError, match="must be a URL"):
+            serve.url_of_service(url)
+    assert serve.url_of_service("http://[::1]:8080/api/") == "http://[::1]:8080"
+    with pytest.raises(CommandError, match="needs an API key"):
+        serve.key_of("e_default_\u2026")
+
+
+def test_a_secret_that_is_no_text_is_told(tmp_path, sqlite_url):
+    secret_file(Path(sqlite_url.removeprefix("sqlite:///"))).write_bytes(b"\xff")
+    told = refusal(tmp_path, DATABASE_URL=sqlite_url, SECRET_KEY="")
+    assert "authz.sqlite3.secret is not a secret" in told
 
 
 @pytest.mark.parametrize("stop", some((signal.SIGTERM, signal.SIGINT), 2))

@@ -348,8 +348,9 @@ def refuse_outsiders(host: str) -> None:
 def addresses_of(host: str) -> set[str]:
     try:
         return {str(found[4][0]) for found in socket.getaddrinfo(host, None)}
-    except OSError as reason:
-        raise CommandError(f"Cannot listen on {host!r}: {reason.strerror}. Check --host.") from None
+    except (OSError, UnicodeError) as reason:  # the latter of a name that cannot be one
+        why = getattr(reason, "strerror", None) or "no host can have this name"
+        raise CommandError(f"Cannot listen on {host!r}: {why}. Check --host.") from None
 
 
 def refuse_weak_secret(secret: str) -> None:
@@ -399,10 +400,12 @@ def refuse_closed_log(path: str) -> None:
 
 def url_of_service(text: str) -> str:
     """Return the URL of a main service, without `/api`."""
-    parts = urlsplit(text)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.username:
-        raise ArgumentTypeError(f"must be a URL such as https://authz.example.org, not {text!r}")
-    return text.rstrip("/").removesuffix("/api")
+    with suppress(ValueError):  # of a port or an address that cannot be one
+        parts = urlsplit(text)
+        is_plain = parts.port != 0 and not parts.query and not parts.username
+        if parts.scheme in ("http", "https") and parts.hostname and is_plain:
+            return text.rstrip("/").removesuffix("/api")
+    raise ArgumentTypeError(f"must be a URL such as https://authz.example.org, not {text!r}")
 
 
 def key_of(text: str | None) -> str:
@@ -413,7 +416,7 @@ def key_of(text: str | None) -> str:
         )
     except (OSError, UnicodeDecodeError) as reason:
         raise CommandError(f"Cannot read the key: {reason}.") from None
-    if len(found.split()) != 1:
+    if len(found.split()) != 1 or not found.isascii():
         raise CommandError("--follow needs an API key of the main service: set FOLLOW_KEY, or --key @FILE.")
     return found.strip()
 
