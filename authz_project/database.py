@@ -6,7 +6,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import cache, wraps
 from pathlib import Path
 from typing import NamedTuple
@@ -484,11 +484,10 @@ def current() -> Readiness:
     """Check the database on this thread's connection, and return the result. Never raises an `Exception`."""
     if draining.is_set():
         return DRAINING
-    try:
+    with suppress(Exception):  # perhaps only the connection is dead, from before the database was last restarted
         return _of_database()
-    except Exception:  # perhaps only the connection is dead, from before the database was last restarted
-        connections[DEFAULT_DB_ALIAS].close()
     try:
+        connections[DEFAULT_DB_ALIAS].close()
         return _of_database()
     except Exception as reason:
         log.warning("not ready: %s: %s", DATABASE_AWAY.message, " ".join(str(reason).split())[:LONGEST_LINE])

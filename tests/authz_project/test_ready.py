@@ -76,6 +76,12 @@ def test_it_needs_no_key(db):
     assert Client().post("/readyz").status_code == 405
 
 
+def test_a_connection_that_cannot_even_be_closed_is_no_end(db, monkeypatch):
+    monkeypatch.setattr(database, "_of_database", mock.Mock(side_effect=OperationalError("gone")))
+    monkeypatch.setattr(connection, "close", mock.Mock(side_effect=OperationalError("gone")))
+    assert database.current() is database.DATABASE_AWAY
+
+
 def test_one_statement_is_all_it_costs(db, django_assert_num_queries):
     database.current()
     with django_assert_num_queries(1):
