@@ -116,17 +116,13 @@ def write(hashes: list[str]) -> None:
 
     Reads first: another process has nearly always stored the day already, and then no write lock is needed.
     """
-    today = _day_of_database()
+    today = datetime.combine(time_of(now()).date(), datetime.min.time(), UTC)
     is_new = Q(last_used_at__isnull=True) | Q(last_used_at__lt=today)
     behind = ApiKey.objects.filter(is_new, hash__in=hashes, revoked_at__isnull=True)
     numbers = list(behind.values_list("pk", flat=True))
     if numbers:
         with changing():
             ApiKey.objects.filter(is_new, pk__in=numbers).update(last_used_at=today)
-
-
-def _day_of_database() -> datetime:
-    return datetime.combine(time_of(now()).date(), datetime.min.time(), UTC)
 
 
 # ---- creating, finding and revoking API keys ----------------------------------------------------------------------

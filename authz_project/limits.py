@@ -70,12 +70,6 @@ def _tokens(bucket: _Bucket | None, rate: Rate, now: float) -> float:
     return min(rate.requests, bucket.tokens + (now - bucket.at) * rate.requests / rate.seconds)
 
 
-def forget_all() -> None:
-    """Refill all buckets."""
-    with _lock:
-        _buckets.clear()
-
-
 # ---- login attempts, counted in the database, which all processes share -------------------------------------------
 # Failed logins are counted per address and name, and per address. So attempts from one address cannot lock out users
 # at another. The window is measured by the database's clock. If that clock was set back, attempts more than a window

@@ -320,13 +320,8 @@ _WORDS = ir.ModelWords("type", "condition", follows_everybody=True, leads_to_not
 # ---- a model in any notation: the language, JSON, or modules in several files -------------------------------------
 
 
-def model_of_dsl(text: str, file: str) -> ir.Model:
-    """Return the model in a text. Raise ImportRejected with all errors."""
-    return model_of_files([read_dsl(text, file)])
-
-
 def model_of_files(parts: Iterable[ModelPart]) -> ir.Model:
-    """Combine several modules, which may extend each other's types, into one model."""
+    """Combine modules, which may extend each other's types, into one model. Raise ImportRejected with all errors."""
     parts = list(parts)
     declared = [each for part in parts for each in part.types]
     conditions = tuple(each for part in parts for each in part.conditions)

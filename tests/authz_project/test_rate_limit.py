@@ -27,10 +27,10 @@ class Clock:
 
 @pytest.fixture
 def clock():
-    limits.forget_all()
+    limits._buckets.clear()
     with mock.patch.object(limits, "time", Clock()) as clock:
         yield clock
-    limits.forget_all()
+    limits._buckets.clear()
 
 
 # ---- the bucket ------------------------------------------------------------------------------------------------------

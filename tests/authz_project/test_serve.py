@@ -139,7 +139,7 @@ def test_a_port_that_is_taken_is_refused(tmp_path, service):
 
 def test_options_that_cannot_be_used_are_refused():
     for host in ("\udcff", "x" * 64 + ".example"):
-        with pytest.raises(CommandError, match="Cannot listen on .*: no host can have this name"):
+        with pytest.raises(CommandError, match=r"Cannot listen on .*: no host can have this name"):
             serve.addresses_of(host)
     for url in ("http://a.example:99999", "http://a.example:0", "http://[a", "ftp://a.example", "http:///x"):
         with pytest.raises(ArgumentTypeError, match="must be a URL"):

@@ -38,7 +38,7 @@ from authz_project.importers.ir import (
     SubjectList,
     Tuple,
 )
-from authz_project.importers.openfga import model_of_dsl, read_files, thing_of, tuple_of, values_of, who_of
+from authz_project.importers.openfga import model_of_files, read_dsl, read_files, thing_of, tuple_of, values_of, who_of
 from policy.errors import AuthzError
 from policy.language.source import PolicyRejected
 from tests.importers.asking import Carriage
@@ -139,7 +139,7 @@ def _run_stage(name: str, stage: Any, tuples: list[Tuple], tally: Tally) -> None
     asked = [*_asked(stage)]
     report = ImportReport()
     try:
-        model = model_of_dsl(stage["model"], name)
+        model = model_of_files([read_dsl(stage["model"], name)])
         carriage = Carriage(carried(Imported(model, tuple(tuples)), report, OPTIONS))
     except (ImportRejected, PolicyRejected, AuthzError) as reason:
         tally.not_carried += [f"{name}: {reason}"] * len(asked)

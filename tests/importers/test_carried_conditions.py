@@ -4,7 +4,7 @@ import pytest
 
 from authz_project.importers.convert import ImportOptions, carried
 from authz_project.importers.ir import Imported, ImportReport, ModelKind, Thing, Tuple, Who
-from authz_project.importers.openfga import model_of_dsl
+from authz_project.importers.openfga import model_of_files, read_dsl
 from checks.asking.question import Asked, question_about
 from facts.wire import Fact, fact_from_text
 from policy.values import Value
@@ -27,7 +27,7 @@ DOC = Thing("doc", "1")
 
 
 def carriage(parameters, expression, values=(), relation="viewer", others=(), **options):
-    model = model_of_dsl(MODEL.format(parameters=parameters, expression=expression), "m")
+    model = model_of_files([read_dsl(MODEL.format(parameters=parameters, expression=expression), "m")])
     given = Tuple(DOC, relation, Who("user", "ann"), "c", tuple(values))
     report = ImportReport()
     found = carried(Imported(model, (given, *others)), report, ImportOptions(**options))
@@ -122,7 +122,7 @@ type group
     ann, group = Who("user", "ann"), Thing("group", "1")
     tuples = (Tuple(group, "member", ann), Tuple(group, "guest", ann))
     report = ImportReport()
-    asked = Carriage(carried(Imported(model_of_dsl(text, "m"), tuples), report))
+    asked = Carriage(carried(Imported(model_of_files([read_dsl(text, "m")]), tuples), report))
     assert ["depends on the relation itself" in each.message for each in report.of(ModelKind.LOST)] == [True]
     assert asked.check(ann, "guest", group)
     assert not asked.check(ann, "member", group)

@@ -18,14 +18,14 @@ from authz_project.importers.ir import (
     Union,
     Who,
 )
-from authz_project.importers.openfga import model_of_dsl, read_files, read_tuples
+from authz_project.importers.openfga import model_of_files, read_dsl, read_files, read_tuples
 
 HEADER = "model\n  schema 1.1\ntype user\n"
 
 
 def relation(definition: str, *others: str):
     lines = "\n".join(f"    define {each}" for each in ("a: [user]", "b: [user]", "parent: [doc]", *others))
-    model = model_of_dsl(f"{HEADER}type doc\n  relations\n{lines}\n    define x: {definition}\n", "m")
+    model = model_of_files([read_dsl(f"{HEADER}type doc\n  relations\n{lines}\n    define x: {definition}\n", "m")])
     return next(each for each in model.types[1].relations if each.name == "x")
 
 
@@ -54,14 +54,14 @@ def test_kinds_of_subjects():
 def test_words_of_the_language_can_be_names():
     relations = "  define define: [type]\n  define relations: define from define\n"
     text = f"model\n schema 1.1\ntype type\n relations\n{relations}"
-    (found,) = model_of_dsl(text, "m").types
+    (found,) = model_of_files([read_dsl(text, "m")]).types
     assert [each.name for each in found.relations] == ["define", "relations"]
 
 
 def test_comments_stay_with_what_they_are_about():
     relations = "    # one\n    # two\n    define x: [user] # three\n"
     text = f"# all\n{HEADER}# a type\ntype doc # really\n  relations\n{relations}"
-    model = model_of_dsl(text, "m")
+    model = model_of_files([read_dsl(text, "m")])
     doc = model.types[1]
     assert (model.comment, doc.comment, doc.relations[0].comment) == (
         ("all",), ("a type", "really"), ("one", "two", "three")
@@ -79,9 +79,9 @@ condition c(x: int, s: string) { # don't }
 } # after
 condition d(x: int) { x < }"""
     with pytest.raises(ImportRejected) as refused:
-        model_of_dsl(f"{HEADER}{condition}", "m")
+        model_of_files([read_dsl(f"{HEADER}{condition}", "m")])
     assert [str(each.place) for each in refused.value.faults] == ["m:11:26"]
-    (found,) = model_of_dsl(f"{HEADER}{condition.rsplit(chr(10), 1)[0]}", "m").conditions
+    (found,) = model_of_files([read_dsl(f"{HEADER}{condition.rsplit(chr(10), 1)[0]}", "m")]).conditions
     assert found.comment == ("before", "don't }", '"neither', "that's } all", "after")
     assert found.text.endswith('x > 5 && // {more # s != " # a text" && s != "y" }')
 
@@ -111,7 +111,7 @@ condition d(x: int) { x < }"""
 )  # fmt: skip
 def test_what_is_wrong_is_named_with_its_place(text, place, message):
     with pytest.raises(ImportRejected) as refused:
-        model_of_dsl(text, "model.fga")
+        model_of_files([read_dsl(text, "model.fga")])
     fault = str(refused.value.faults[0])
     assert fault.startswith(f"model.fga:{place}:"), fault
     assert message in fault
@@ -119,7 +119,7 @@ def test_what_is_wrong_is_named_with_its_place(text, place, message):
 
 def test_all_that_is_wrong_is_named():
     with pytest.raises(ImportRejected) as refused:
-        model_of_dsl(f"{HEADER}type doc\n  relations\n    define x: [usr, usr2] or y\n", "m")
+        model_of_files([read_dsl(f"{HEADER}type doc\n  relations\n    define x: [usr, usr2] or y\n", "m")])
     assert len(refused.value.faults) == 3
 
 
@@ -188,7 +188,7 @@ JSON = {
 
 def test_json_says_the_same(tmp_path):
     (tmp_path / "model.json").write_text(json.dumps(JSON, indent="\t"))
-    assert read_files(str(tmp_path / "model.json"), []).model == model_of_dsl(DSL, "m")
+    assert read_files(str(tmp_path / "model.json"), []).model == model_of_files([read_dsl(DSL, "m")])
 
 
 def test_json_that_is_wrong_is_named_with_its_line(tmp_path):
