@@ -34,8 +34,10 @@ def environment_made(slug: str) -> Environment:
     if slug == DEFAULT_SLUG:
         return default_environment()
     enter(find(slug))
-    found = Environment.objects.filter(slug=slug).first()
-    return found or _made(slug)
+    if (found := Environment.objects.filter(slug=slug).first()) is not None:
+        return found
+    _refuse_unfit(slug)
+    return Environment.objects.create(slug=slug, name=slug)
 
 
 def made_in(space: str, slug: str) -> Environment:
@@ -52,12 +54,7 @@ def made_in(space: str, slug: str) -> Environment:
         if space != HOME:
             EnvironmentPlace.objects.create(slug=slug, space=space)
     with entered(space):
-        return _made(slug)
-
-
-def _made(slug: str) -> Environment:
-    _refuse_unfit(slug)
-    return Environment.objects.create(slug=slug, name=slug)
+        return Environment.objects.create(slug=slug, name=slug)
 
 
 def _refuse_unfit(slug: str) -> None:

@@ -560,7 +560,9 @@ def faults_of(model: Model, words: ModelWords) -> Iterator[Fault]:
         for leaf, _ in leaves(relation.expression):
             name = leaf.relation if isinstance(leaf, Computed) else leaf.tupleset if isinstance(leaf, Arrow) else None
             if name is not None and name not in members[type_.name]:
-                yield Fault(_place_of(leaf), f"`{type_.name}` has no {_missing(name, members[type_.name])}")
+                yield Fault(
+                    getattr(leaf, "place", NOWHERE), f"`{type_.name}` has no {_missing(name, members[type_.name])}"
+                )
             elif isinstance(leaf, Arrow):
                 yield from _faults_of_arrow(leaf, members[type_.name][leaf.tupleset], members, words)
 
@@ -581,10 +583,6 @@ def _faults_of_arrow(
 def _missing(name: str, known: Iterable[str]) -> str:
     meant = did_you_mean(name, known)
     return f"`{name}`; {meant}" if meant else f"`{name}`"
-
-
-def _place_of(leaf: Expression) -> Place:
-    return getattr(leaf, "place", NOWHERE)
 
 
 # ---- unknown parameters -------------------------------------------------------------------------------------------

@@ -203,7 +203,8 @@ def without_circles(model: ir.Model, report: ir.ImportReport) -> ir.Model:
         def change(part: ir.Expression) -> ir.Expression:
             if not (isinstance(part, ir.Exclusion | ir.Arrow) and is_circle(key, part, type_)):
                 return part
-            place = next((place for place in _places(part) if any(place)), relation.place)
+            places = (getattr(leaf, "place", ir.NOWHERE) for leaf, _ in ir.leaves(part))
+            place = next(filter(any, places), relation.place)
             what = "what it excludes" if isinstance(part, ir.Exclusion) else "`all`"
             report.lost(place, f"{type_.name}#{relation.name}: {what} depends on the relation itself")
             most = part.base if isinstance(part, ir.Exclusion) else replace(part, every=False)
@@ -261,11 +262,6 @@ def _has_unsure(expression: ir.Expression) -> bool:
         case ir.Exclusion(base, subtract):
             return _has_unsure(base) or _has_unsure(subtract)
     return False
-
-
-def _places(part: ir.Expression) -> Iterator[ir.Place]:
-    for leaf, _ in ir.leaves(part):
-        yield getattr(leaf, "place", ir.Place())
 
 
 # ---- relations whose tuples restrict access: without one of these, more would be granted --------------------------

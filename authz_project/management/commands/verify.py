@@ -412,7 +412,7 @@ def restore_dump(file: Path, config: Mapping[str, Any]) -> SchemaState:
         )
     options = config["OPTIONS"]
     options["options"] += f" -c search_path={backups.schema_of_dump(file, restoring)}"
-    if tables := _tables(config):
+    if tables := _rows(config, _COUNT_OF_TABLES)[0][0]:
         raise BackupFailed(f"The database is not empty: it has {tables:,} tables. Use an empty one.")
     how = ("--no-owner", "--no-privileges", "--exit-on-error")
     done = run([restoring.path, *how, f"--dbname={conninfo(config)}", file], backups.password_of(config))
@@ -424,9 +424,7 @@ def restore_dump(file: Path, config: Mapping[str, Any]) -> SchemaState:
     return state
 
 
-def _tables(config: Mapping[str, Any]) -> int:
-    number: int = _rows(config, "SELECT COUNT(*) FROM pg_tables WHERE schemaname = ANY(current_schemas(false))")[0][0]
-    return number
+_COUNT_OF_TABLES = "SELECT COUNT(*) FROM pg_tables WHERE schemaname = ANY(current_schemas(false))"
 
 
 def _rows(config: Mapping[str, Any], statement: str) -> list[Any]:
