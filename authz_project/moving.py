@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from django.db import DEFAULT_DB_ALIAS, Error, connection, connections, transaction
 
@@ -24,7 +24,7 @@ from authz_project.database import let_go_if_broken
 from authz_project.models import EnvironmentPlace
 from authz_project.spaces import SEAL, UNSEAL, NotASpace, in_each, place_of, space_named
 from facts.models import PAST, STORED
-from facts.table import KEY, delete_keys, fetch
+from facts.table import KEY, delete_keys, execute, fetch
 from policy.core.journal import CLOSE, MOVED
 from policy.core.spaces import HOME, current, entered
 from policy.errors import AuthzError, NotFound, Unavailable
@@ -136,7 +136,7 @@ def _alone(slug: str) -> Iterator[None]:
 def _unlimited() -> Iterator[None]:
     """Work in a transaction whose statements may take as long as they need."""
     with transaction.atomic():
-        _run("SET LOCAL statement_timeout = 0")
+        execute("SET LOCAL statement_timeout = 0")
         yield
 
 
@@ -185,7 +185,7 @@ class _Mover:
             for table in (*SMALL, *LARGE):
                 self._copy(table)
             self._drop_users()
-            _run(SEAL, [self.id])
+            execute(SEAL, [self.id])
 
     def _catch_up(self) -> None:
         for _ in range(MOST_ROUNDS):
@@ -199,10 +199,10 @@ class _Mover:
     def _close(self) -> None:
         """Have the old place refuse changes and keys. Changes that have begun are made before."""
         with entered(self.source), _unlimited():
-            _run("UPDATE authz_environment SET follows = %s WHERE id = %s", [MOVED, self.id])
-            _run(CLOSE, [self.id])
+            execute("UPDATE authz_environment SET follows = %s WHERE id = %s", [MOVED, self.id])
+            execute(CLOSE, [self.id])
             if not self.is_closed:
-                _run(SEAL, [self.id])
+                execute(SEAL, [self.id])
         self.is_closed = True
 
     def _is_open(self) -> bool:
@@ -227,8 +227,8 @@ class _Mover:
 
     def _open(self) -> None:
         with entered(self.target), transaction.atomic():
-            _run("UPDATE authz_environment SET follows = '' WHERE id = %s", [self.id])
-            _run(UNSEAL, [self.id])
+            execute("UPDATE authz_environment SET follows = '' WHERE id = %s", [self.id])
+            execute(UNSEAL, [self.id])
         if self.target == HOME:
             EnvironmentPlace.objects.filter(slug=self.slug).delete()
         else:
@@ -240,7 +240,7 @@ class _Mover:
             gone = "user_id NOT IN (SELECT id FROM auth_user)"
             self._delete("authz_policy_draft", gone)
             requests = self._of("authz_publish_request")
-            _run(f"UPDATE authz_publish_request SET user_id = NULL WHERE {requests} AND {gone}")
+            execute(f"UPDATE authz_publish_request SET user_id = NULL WHERE {requests} AND {gone}")
 
     # ---- rows ---------------------------------------------------------------------------------------------------
 
@@ -248,7 +248,7 @@ class _Mover:
     def _both(self) -> Iterator[None]:
         """Work in the target, in a transaction, beside one snapshot of the source."""
         with entered(self.source), _unlimited():
-            _run("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             with entered(self.target), _unlimited():
                 yield
 
@@ -267,10 +267,10 @@ class _Mover:
         values = [*row, offset, MOVED, self.id]
         if is_there:
             changes = ", ".join(f'"{name}" = %s' for name in (*columns, "offset", "follows"))
-            _run(f"UPDATE authz_environment SET {changes} WHERE id = %s", values)
+            execute(f"UPDATE authz_environment SET {changes} WHERE id = %s", values)
         else:
             names = _listed([*columns, "offset", "follows", "id"])
-            _run(f"INSERT INTO authz_environment ({names}) VALUES ({', '.join(['%s'] * len(values))})", values)
+            execute(f"INSERT INTO authz_environment ({names}) VALUES ({', '.join(['%s'] * len(values))})", values)
 
     def _copy_newer(self) -> None:
         after, offset = self._offset(self.target), self._offset(self.source)
@@ -280,7 +280,7 @@ class _Mover:
             self._delete_keys(gone, after)
         for table in LARGE:
             self._copy(table, NEWER[table].format(after=after))
-        _run('UPDATE authz_environment SET "offset" = %s WHERE id = %s', [offset, self.id])
+        execute('UPDATE authz_environment SET "offset" = %s WHERE id = %s', [offset, self.id])
 
     def _delete_keys(self, table: str, after: int) -> None:
         """Delete from the target's facts those that the source's table has newer rows of."""
@@ -294,7 +294,7 @@ class _Mover:
         return {**SMALL, **LARGE}[table].format(id=self.id)
 
     def _delete(self, table: str, condition: str = "true") -> None:
-        _run(f"DELETE FROM {table} WHERE {self._of(table)} AND {condition}")
+        execute(f"DELETE FROM {table} WHERE {self._of(table)} AND {condition}")
 
     def _copy(self, table: str, condition: str = "true") -> None:
         """Copy rows from the source to this space."""
@@ -328,17 +328,12 @@ def _listed(columns: Sequence[str]) -> str:
     return ", ".join(f'"{name}"' for name in columns)
 
 
-def _run(sql: str, values: Sequence[Any] = ()) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute(sql, values or None)
-
-
 def remove(environment_id: int) -> None:
     """Delete an environment, if it is here, with all that belongs to it."""
     with _unlimited():
         for table, rows in reversed({**SMALL, **LARGE}.items()):
-            _run(f"DELETE FROM {table} WHERE {rows.format(id=environment_id)}")
-        _run("DELETE FROM authz_environment WHERE id = %s", [environment_id])
+            execute(f"DELETE FROM {table} WHERE {rows.format(id=environment_id)}")
+        execute("DELETE FROM authz_environment WHERE id = %s", [environment_id])
 
 
 # ---- moves that were interrupted ------------------------------------------------------------------------------------

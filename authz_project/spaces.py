@@ -24,6 +24,7 @@ from django.dispatch import receiver
 from authz_project.database import is_pooled, let_go_if_broken, refresh_connection
 from authz_project.keys import TEST_SLUG, hash_of
 from authz_project.models import ApiKey, EnvironmentPlace, Space
+from facts.table import execute, fetch
 from policy.core.clock import SERVER, is_citus
 from policy.core.journal import MOVED
 from policy.core.spaces import HOME, close_others, configure, current, entered
@@ -40,6 +41,7 @@ RESERVED = re.compile(r"pg_.*|public|home|information_schema|citus.*")
 # Ids are unique among all spaces: each gives those of its own block.
 FIRST, BLOCK = 1 << 30, 1 << 21  # the home database gives those below FIRST
 MOST = 511  # spaces
+_SEQUENCES = "FROM pg_sequences WHERE schemaname = current_schema()"
 
 
 # ---- which spaces there are -----------------------------------------------------------------------------------------
@@ -310,7 +312,7 @@ def create(name: str, server: str = "") -> Space:
         call_command("migrate", verbosity=0)
         prepare(name)
         if is_citus():
-            _run("SELECT citus_schema_distribute(%s::regnamespace)", [name])
+            execute("SELECT citus_schema_distribute(%s::regnamespace)", [name])
     Space.objects.filter(pk=name).update(is_ready=True)
     return Space.objects.get(pk=name)
 
@@ -325,7 +327,7 @@ def _refuse(name: str, server: str) -> None:
 
 def _registered(name: str, server: str) -> Space:
     with transaction.atomic():
-        _run("LOCK TABLE authz_space IN SHARE ROW EXCLUSIVE MODE")
+        execute("LOCK TABLE authz_space IN SHARE ROW EXCLUSIVE MODE")
         space = Space.objects.filter(pk=name).first()
         if space is None:
             number = (Space.objects.aggregate(Max("number"))["number__max"] or 0) + 1
@@ -360,21 +362,16 @@ def _reach(name: str) -> None:
 
 def _limit_home() -> None:
     """Keep the home database from giving ids of spaces."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT sequencename, last_value FROM pg_sequences WHERE schemaname = current_schema() AND max_value >= %s",
-            [FIRST],
-        )
-        for sequence, last in cursor.fetchall():
-            if (last or 0) >= FIRST:
-                raise NotASpace(f"The home database has given too many ids ({sequence}: {last:,}) to create spaces.")
-            cursor.execute(f'ALTER SEQUENCE "{sequence}" MAXVALUE {FIRST - 1}')
+    for sequence, last in fetch(f"SELECT sequencename, last_value {_SEQUENCES} AND max_value >= %s", [FIRST]):
+        if (last or 0) >= FIRST:
+            raise NotASpace(f"The home database has given too many ids ({sequence}: {last:,}) to create spaces.")
+        execute(f'ALTER SEQUENCE "{sequence}" MAXVALUE {FIRST - 1}')
 
 
 def _make_schema(space: Space) -> None:
     """Create the schema, unless it exists: then it must be this space's from an attempt before, or empty."""
     with entered(space.name):
-        _run(f'CREATE SCHEMA IF NOT EXISTS "{space.name}"')
+        execute(f'CREATE SCHEMA IF NOT EXISTS "{space.name}"')
         tables = set(connection.introspection.table_names())
     if tables and "django_migrations" not in tables:
         Space.objects.filter(pk=space.pk, ids_given=0).delete()
@@ -387,28 +384,16 @@ def prepare(name: str) -> None:
         space = Space.objects.get(pk=name)
     first = FIRST + (space.number - 1) * BLOCK
     start, last = first + space.ids_given, first + BLOCK - 1
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT sequencename FROM pg_sequences"
-            " WHERE schemaname = current_schema() AND max_value >= %s AND min_value < %s",
-            [FIRST, FIRST],
-        )
-        for (sequence,) in cursor.fetchall():
-            cursor.execute(
-                f'ALTER SEQUENCE "{sequence}" MINVALUE {first} MAXVALUE {last} START {start} RESTART {start}'
-            )
-        cursor.execute(
-            "SELECT conrelid::regclass::text, quote_ident(conname) FROM pg_constraint"
-            " WHERE contype = 'f' AND connamespace = current_schema()::regnamespace"
-            " AND confrelid = to_regclass('auth_user') AND conrelid::regclass::text LIKE 'authz%%'"
-        )
-        for table, name in cursor.fetchall():
-            cursor.execute(f"ALTER TABLE {table} DROP CONSTRAINT {name}")
-
-
-def _run(sql: str, values: list[str] | None = None) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute(sql, values)
+    new = f"SELECT sequencename {_SEQUENCES} AND max_value >= %s AND min_value < %s"
+    for (sequence,) in fetch(new, [FIRST, FIRST]):
+        execute(f'ALTER SEQUENCE "{sequence}" MINVALUE {first} MAXVALUE {last} START {start} RESTART {start}')
+    to_users = fetch(
+        "SELECT conrelid::regclass::text, quote_ident(conname) FROM pg_constraint"
+        " WHERE contype = 'f' AND connamespace = current_schema()::regnamespace"
+        " AND confrelid = to_regclass('auth_user') AND conrelid::regclass::text LIKE 'authz%%'"
+    )
+    for table, constraint in to_users:
+        execute(f"ALTER TABLE {table} DROP CONSTRAINT {constraint}")
 
 
 def space_named(name: str) -> Space:
@@ -435,7 +420,7 @@ def drop(name: str) -> None:
     Space.objects.filter(pk=name).update(is_ready=False, ids_given=ids_given)
     EnvironmentPlace.objects.filter(space=name).delete()
     with entered(name):
-        _run(f'DROP SCHEMA "{name}" CASCADE')
+        execute(f'DROP SCHEMA "{name}" CASCADE')
     close_others()
 
 
@@ -460,18 +445,17 @@ class Contents(NamedTuple):
 def contents() -> Contents:
     """Return what is in this thread's space."""
     facts, size = (_FACTS_ON_CITUS, _SIZE_ON_CITUS) if is_citus() and current() else (_FACTS, _SIZE)
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"SELECT (SELECT COUNT(*) FROM authz_environment), {facts}, {size},"
-            ' (SELECT COALESCE(SUM("offset"), 0)::bigint FROM authz_environment)'
-        )
-        return Contents(*cursor.fetchone())
+    (row,) = fetch(
+        f"SELECT (SELECT COUNT(*) FROM authz_environment), {facts}, {size},"
+        ' (SELECT COALESCE(SUM("offset"), 0)::bigint FROM authz_environment)'
+    )
+    return Contents(*row)
 
 
 _FACTS = "(SELECT GREATEST(0, reltuples)::bigint FROM pg_class WHERE oid = 'authz_fact'::regclass)"
 _FACTS_ON_CITUS = (
     "(SELECT COALESCE(SUM(result::bigint), 0)::bigint FROM run_command_on_shards('authz_fact',"
-    " 'SELECT GREATEST(0, reltuples)::bigint FROM pg_class WHERE oid = ''%s''::regclass') WHERE success)"
+    " 'SELECT GREATEST(0, reltuples)::bigint FROM pg_class WHERE oid = ''%%s''::regclass') WHERE success)"
 )
 _SIZE = (
     "(SELECT COALESCE(SUM(pg_total_relation_size(oid)), 0)::bigint FROM pg_class"
@@ -483,11 +467,8 @@ _SIZE_ON_CITUS = _SIZE.replace("pg_total_relation_size", "citus_total_relation_s
 def host() -> str:
     """Return where the tables of this thread's space are: host and port."""
     if current() and is_citus():
-        with connection.cursor() as cursor:
-            cursor.execute(
-                "SELECT nodename || ':' || nodeport FROM citus_shards WHERE table_name = 'authz_fact'::regclass LIMIT 1"
-            )
-            return str(cursor.fetchone()[0])
+        of_facts = "table_name = 'authz_fact'::regclass LIMIT 1"
+        return str(fetch(f"SELECT nodename || ':' || nodeport FROM citus_shards WHERE {of_facts}")[0][0])
     config = connection.settings_dict
     return f"{config['HOST'] or 'this machine'}:{config['PORT'] or 5432}"
 
@@ -528,17 +509,9 @@ def share_of_ids() -> float:
 
 def _ids_given() -> int:
     """Return how many ids of this space's block have been given, by the sequence that has given most."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT MAX(last_value - min_value + 1) FROM pg_sequences"
-            " WHERE schemaname = current_schema() AND min_value >= %s",
-            [FIRST],
-        )
-        return int(cursor.fetchone()[0] or 0)
+    return fetch(f"SELECT MAX(last_value - min_value + 1) {_SEQUENCES} AND min_value >= %s", [FIRST])[0][0] or 0
 
 
 def is_distributed() -> bool:
     """Return whether Citus places this space on a server."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT 1 FROM citus_schemas WHERE schema_name = current_schema()::regnamespace")
-        return cursor.fetchone() is not None
+    return bool(fetch("SELECT 1 FROM citus_schemas WHERE schema_name = current_schema()::regnamespace"))

@@ -382,7 +382,7 @@ def test_a_move_that_dies_anywhere_is_ended(home, monkeypatch, source):
     """Each statement of the mover fails in turn, as if the process had died; then all is at one place, and open."""
     api = filled(source)
     target = "two"
-    run, copy = moving._run, moving._Mover._copy
+    run, copy = moving.execute, moving._Mover._copy
     calls, failing = [], 0
 
     def counted(do):
@@ -394,7 +394,7 @@ def test_a_move_that_dies_anywhere_is_ended(home, monkeypatch, source):
 
         return called
 
-    monkeypatch.setattr(moving, "_run", counted(run))
+    monkeypatch.setattr(moving, "execute", counted(run))
     monkeypatch.setattr(moving._Mover, "_copy", counted(copy))
     monkeypatch.setattr(moving, "IN_FLIGHT", 0)
     monkeypatch.setattr(spaces, "SETTLED", 0.05)
