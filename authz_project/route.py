@@ -53,15 +53,7 @@ from policy.core.memory import exhausted
 from policy.core.spaces import here
 from policy.core.spans import WAITS_SINCE, current, enter, leave, request_id_of
 from policy.endpoint import Endpoint, Request, Response
-from policy.errors import (
-    AuthzError,
-    Cancelled,
-    KeyRefused,
-    NotFound,
-    ScopeMissing,
-    TooLarge,
-    Unavailable,
-)
+from policy.errors import AuthzError, Cancelled, KeyRefused, NotFound, ScopeMissing, TooLarge, Unavailable
 from policy.replicas.reading import primary
 
 Environ = dict[str, Any]  # as specified by WSGI
