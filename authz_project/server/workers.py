@@ -32,7 +32,6 @@ from policy.core import journal
 from policy.core.journal import thread
 from policy.core.spaces import close_others, current, entered
 from policy.core.threads import note_shortage, start_thread, thread_pool
-from policy.errors import Unavailable
 
 # ---- admission queue ----------------------------------------------------------------------------------------------
 # Decides whether a request may wait in the queue, or is rejected and told to retry (backpressure).
@@ -522,11 +521,11 @@ class FollowerRequests:
         until = time.monotonic() + min(float(seconds), LONGEST_WAIT)
         space = directory.space_of(token_of(environ))
         environment_id = caller_of_token(token_of(environ)).environment_id
-        in_use.add(environ[CLIENT])
         with self._news:
             if not self._is_looking:
                 start_thread("followers", self._keep_looking)
                 self._is_looking = True
+            in_use.add(environ[CLIENT])
             self._waiting.append(
                 _WaitingFollower(environ, protocol, environment_id, space, int(after), query.get("keys", ""), until)
             )
@@ -568,8 +567,9 @@ class FollowerRequests:
                 or keys.get(each.environment_id, each.keys) != each.keys
                 or draining.is_set()
             ]
-        except (Error, Unavailable):  # their requests say what is wrong
-            close_others()  # one of them may be broken
+        except Exception:  # whatever it is, such as too little memory: their requests say what is wrong
+            with suppress(Exception):
+                close_others()  # one of them may be broken
             due = waiting
         with self._news:
             self._waiting = [each for each in self._waiting if each not in due]
