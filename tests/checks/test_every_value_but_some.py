@@ -143,3 +143,22 @@ def test_given_resources_are_always_answered(api):
     assert (answer.status_code, answer.json()["results"]) == (200, [])
     store(api, fact("banned", "Doc:c", "Group:g"))
     assert api.post("/authorize_resources", body).json()["results"] == [{"type": "Doc", "id": "c"}]
+
+
+NUMBERS = """
+actor User {}
+is_taken(n: Integer, u: User, name: String) if has(u, m) and name != "open" and not frees(m, n);
+is_free(n: Integer, u: User, name: String) if not is_taken(n, u, name) and n != 7;
+has_any(u: User, name: String) if is_free(n, u, name);
+"""
+
+
+def test_a_name_that_a_rule_compares_is_no_number(api):
+    """The numbers that rules mention, and their neighbours, are tried; `name != "open"` mentions none."""
+    publish(api, NUMBERS)
+    store(api, fact("has", "User:ann", "Integer:3"))
+    ann, gold = {"type": "User", "ids": ["ann"]}, {"type": "String", "ids": ["gold"]}
+    query = {"predicate": ["has_any", ["u", "name"]], "calls": [], "constraints": {"u": ann, "name": gold}}
+    assert api.post("/evaluate_query", query).json() == {"results": []}
+    store(api, fact("frees", "Integer:3", "Integer:5"))
+    assert api.post("/evaluate_query", query).json() == {"results": [{"u": "ann", "name": "gold"}]}

@@ -650,7 +650,7 @@ class Domains:
         """Return the ids of a type as a source with this number."""
         stand_ins = (FRESH_ID, SECOND_FRESH) if self.has_pairs else (FRESH_ID,)
         others = FAR_NUMBERS if type_name == INTEGER else stand_ins
-        ids = (*others, *sorted(self.ids[type_name] | self.ids[""]))
+        ids = (*others, *sorted(self.ids[type_name]))
         return Domain(number, type_name, tuple(self.positions[type_name]), ids, tuple(self.values[type_name]))
 
     def add(self, types: Iterable[str], terms: Iterable[Term]) -> None:
@@ -674,7 +674,9 @@ class Domains:
             case Given(variable, type=kind):
                 self.values[kind or type_of(variable)][literal] = None
             case Cmp(_, left, right):
-                self.add((type_of(right), type_of(left)), (left, right))
+                for term, other in ((left, right), (right, left)):
+                    if isinstance(other, Var):  # constants that are compared with each other tell no ids apart
+                        self.add((other.type,), (term,))
                 self.has_pairs |= isinstance(left, Var) and isinstance(right, Var)
 
 
