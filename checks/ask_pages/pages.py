@@ -318,14 +318,17 @@ class _Page:
     def _answer(self, sentence: Callable[[str], str], url: str, questions: Mapping[str, Question]) -> Answer:
         """Return the number of answers, and the first ones."""
         found: dict[str, list[str | None]] = {}
+        unfinished: set[str] = set()
         try:
             with snapshot(self.environment.pk, self.version, (), frozenset()) as session:
                 for name, question in questions.items():
-                    rows = session.first_answers(question, COUNTED + 1)
+                    rows = session.first_answers(question, COUNTED + 1)  # some perhaps repeated
                     found[name] = sorted({row[0] for row in rows}, key=natural_key)
+                    if len(rows) > COUNTED:
+                        unfinished.add(name)
         except (AuthzError, Unavailable) as reason:
             return Answer(url, trouble=reason.message)
-        counts = ", ".join(_counted(name, ids) for name, ids in found.items() if ids)
+        counts = ", ".join(_counted(name, ids, name in unfinished) for name, ids in found.items() if ids)
         first = [
             (name, text, value_url(self.environment.slug, Value(name, text)))
             for name, ids in found.items()
@@ -333,14 +336,14 @@ class _Page:
             if text is not None
         ]
         every = sum(len(ids) - (None in ids) for ids in found.values())
-        return Answer(url, sentence(counts), tuple(first[:SHOWN]), every > len(first[:SHOWN]))
+        is_cut = bool(unfinished) or every > len(first[:SHOWN])
+        return Answer(url, sentence(counts), tuple(first[:SHOWN]), is_cut)
 
 
-def _counted(name: str, ids: list[str | None]) -> str:
+def _counted(name: str, ids: list[str | None], is_unfinished: bool) -> str:
     if None in ids:
         return f"every {name}"
-    number = f"more than {COUNTED:,}" if len(ids) > COUNTED else f"{len(ids):,}"
-    return f"{number} of type {name}"
+    return f"{'at least ' if is_unfinished else ''}{len(ids):,} of type {name}"
 
 
 # ---- pages --------------------------------------------------------------------------------------------------------

@@ -215,6 +215,18 @@ def test_who_may_do_what_to_a_resource(staff, repos):
     assert staff.get(found.first[0][2]).status_code == 200
 
 
+def test_answers_that_several_facts_give_are_counted_once_and_never_too_low(staff, repos, monkeypatch):
+    """Statements return no more than a few answers, some of them twice: ann is a reader and a writer of each."""
+    roles = [
+        fact("has_role", "User:ann", f"String:{role}", f"Repo:r{n}") for n in range(9) for role in ("reader", "writer")
+    ]
+    insert(repos, *roles)
+    asked = {"environment": "default", "type": "User", "id": "ann", "may": "Repo", "action": "read"}
+    assert answer(staff.get(VALUE, asked)).told == "Can read: 12 of type Repo."
+    monkeypatch.setattr("checks.ask_pages.pages.COUNTED", 10)
+    assert answer(staff.get(VALUE, asked)).told.startswith("Can read: at least ")
+
+
 def test_questions_want_the_permission_to_view_policies(repos):
     asked = {"environment": "default", "type": "Repo", "id": "a", "who": "", "action": "read"}
     assert person("view_signature").get(VALUE, asked).context["sections"] == []
