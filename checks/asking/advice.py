@@ -107,7 +107,8 @@ class Untyped(NamedTuple):
     known: tuple[str, ...]  # the value with each type that it may have
 
     def __str__(self) -> str:
-        return f"{self.sentence} ({self._hint})"
+        meant = " or ".join(f"`{each}`" for each in self.known[:_MOST_SUGGESTED])
+        return f"{self.sentence} (did you mean {meant}?)"
 
     @property
     def sentence(self) -> str:
@@ -116,15 +117,6 @@ class Untyped(NamedTuple):
     @property
     def warning(self) -> str:
         return str(self)
-
-    @property
-    def _hint(self) -> str:
-        return did_you_mean_one_of(self.known)
-
-
-def did_you_mean_one_of(values: Sequence[str]) -> str:
-    """Return `did you mean `User:8`?`, with a few of the values."""
-    return f"did you mean {' or '.join(f'`{each}`' for each in values[:_MOST_SUGGESTED])}?"
 
 
 def warning_on(program: Program, questions: Iterable[Question]) -> str:

@@ -137,7 +137,7 @@ class Session(ABC):
             watches, ends = bool(numbering.missing) or self.watches, numbering.marks.ends
             is_past = key.as_of_signature is not None
             confirmation = Confirmation(key.environment_id, key.needs_key, watches, ends, key.dialect, is_past)
-            return confirmation.of_rows(rows, columns) if key.width else confirmation.of_truth(rows, columns)
+            return confirmation.of_rows(rows, columns) if key.width else confirmation.of_truth(rows)
 
         return compiled(self.rules_of(key), key.shape(places), key.dialect, numbering, around), numbering
 

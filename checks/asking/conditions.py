@@ -15,9 +15,9 @@ from checks.asking import run
 from checks.asking.ask import LiveSession, Renumbered, Trusted, nobody
 from checks.asking.question import Asked, Cache, Confirmation, StatementKey, Values, allow, numbering_of, outline_of
 from checks.engine.compile import EXISTS, Rendered, rendered
-from checks.engine.rules.clauses import NOW, Const, Other, Slot, Var
+from checks.engine.rules.clauses import NOW, Const, Slot, Var
 from checks.engine.sql.bound import OUTER, OUTER_COLUMN, BoundRenderer, OuterColumn
-from checks.engine.sql.text import IdKind, Text, embedded, union
+from checks.engine.sql.text import IdKind, Text, embedded, slot_of, union
 from checks.errors import CannotEnumerate, UnboundVariable
 from facts.numbering import Marks
 from policy.active import versions
@@ -143,11 +143,7 @@ def are_many(counted: Text, slots: dict[str, object], form: ConditionForm) -> bo
 
 def _with_values(text: Text, slots: dict[str, object]) -> tuple[str, tuple[object, ...]]:
     sql, pieces = embedded(text)
-    return sql, tuple([each.id if isinstance(each, Const) else slots[_slot(each)] for each in pieces])
-
-
-def _slot(piece: Other | Slot) -> str:
-    return piece.slot if isinstance(piece, Other) else piece.name
+    return sql, tuple([each.id if isinstance(each, Const) else slots[slot_of(each)] for each in pieces])
 
 
 # ---- its SQL --------------------------------------------------------------------------------------------------------

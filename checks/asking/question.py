@@ -543,7 +543,7 @@ class Confirmation(NamedTuple):
     dialect: Dialect
     is_past: bool = False
 
-    def of_truth(self, truth: Text, columns: int = 1) -> Text:
+    def of_truth(self, truth: Text) -> Text:
         """Select one row if the key is valid: the state, and the truth, or NULL if the version is another one."""
         value: Text = ("(", *truth, ")")
         if self.is_past and truth[0] == EXISTS:  # less around it: it may nest as deep as without as_of
@@ -645,10 +645,9 @@ class PreparedStatement(NamedTuple):
         """Keep what is needed of a compiled query; its plans are dropped."""
         every = [*([made.statement] if made.statement else []), *statements_of(made.rounds)]
         is_timeless = not any(map(reads_clock, every))
-        shape = made.shape
         reads = sum(root.plan.weight for root in made.roots)
-        guarded = made.is_guarded
-        return cls(made.statement, made.rounds, shape.width, guarded, places, numbers, marks, is_timeless, reads)
+        width, guarded = made.shape.width, made.is_guarded
+        return cls(made.statement, made.rounds, width, guarded, places, numbers, marks, is_timeless, reads)
 
     def answers(self, rows: list[Fetched]) -> Sequence[AnswerRow]:
         """Return the answers to one question from the rows of a statement that confirms nothing."""

@@ -58,8 +58,6 @@ from policy.rules.components import reachable
 from policy.rules.program import TYPED, Signature
 from policy.values import STRING
 
-# ---- A branch of a plan under construction ------------------------------------------------------------------------
-
 # ---- paths --------------------------------------------------------------------------------------------------------
 # Properties of calls: which arguments are known or fixed, and whether they follow paths (see `Separated`).
 
@@ -379,8 +377,6 @@ def _mapped(condition: Condition, change: Callable[[Operand], Operand]) -> Condi
         case Tagged() | Holds() | ForeignCondition():
             raise AssertionError("no prefix has such a condition")
 
-
-# ---- Choose which literal to resolve next (sideways information passing), and how ---------------------------------
 
 # ---- The selection rule: resolve the literal with the most bound arguments next -----------------------------------
 # A fact that a given or joined entity leads to is an index search. Names alone (`"reader"`) are not selective enough,

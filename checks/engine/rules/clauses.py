@@ -16,8 +16,6 @@ from checks.errors import InliningTooLarge, PlannedTooLong, TooComplex
 from policy.rules.program import Signature
 from policy.values import STRING
 
-# ---- Terms, literals and clauses: the engine's form of rules ------------------------------------------------------
-
 # ---- values -------------------------------------------------------------------------------------------------------
 # Frozen dataclasses that are faster to create and to look up: planning does both tens of thousands of times.
 

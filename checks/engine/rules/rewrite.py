@@ -379,14 +379,11 @@ def _with_hole(clause: Clause, scan: Scan, place: int, index: int, member: Membe
     args = (*scan.args[:index], _HOLE, *scan.args[index + 1 :])
     body: list[Literal] = [replace(scan, args=args) if each is scan else each for each in clause.body]
     kept = canonical(Clause(clause.params, tuple(each for each in body if each is not member)))
-    hole = terms_of(kept.body[_place_without(clause, place, member)])[index]
+    left_out = sum(each is member for each in clause.body[:place])
+    hole = terms_of(kept.body[place - left_out])[index]
     assert isinstance(hole, Var)
     back = {hole: _HOLE}
     return Clause(clause.params, tuple(substituted(each, back) for each in kept.body))
-
-
-def _place_without(clause: Clause, place: int, member: Member[Term] | None) -> int:
-    return place - sum(1 for each in clause.body[:place] if each is member)
 
 
 def _filled(holed: Clause, ids: frozenset[str]) -> Clause:

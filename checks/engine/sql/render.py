@@ -42,9 +42,6 @@ from checks.engine.sql.text import (
 )
 from policy.rules.program import Signature
 
-# ---- frames -------------------------------------------------------------------------------------------------------
-# The frame of a statement: the tables that it reads by name, and the page that it returns.
-
 # ---- tables -------------------------------------------------------------------------------------------------------
 # The WITH clause: the tables that a statement reads by name, including the context facts.
 
@@ -108,8 +105,6 @@ def seen_through(window: Window, dialect: Dialect, rows: Text) -> Text:
     order = " DESC LIMIT " if window.has_before else " NULLS FIRST LIMIT "
     return (*found, " ORDER BY ", *column, order, LIMIT)
 
-
-# ---- Plan -> SQL text for any database ----------------------------------------------------------------------------
 
 # ---- scope --------------------------------------------------------------------------------------------------------
 # The names visible to a SELECT: the sources in scope, and its tables of goals and answers.

@@ -150,15 +150,12 @@ def known_columns(conditions: Iterable[Condition], number: int) -> set[str]:
         match each:
             case Same(left, right):
                 for side, other in ((left, right), (right, left)):
-                    if isinstance(side, Col) and side.source == number and not _is_of(other, number):
+                    is_joined = isinstance(other, Col) and other.source == number
+                    if isinstance(side, Col) and side.source == number and not is_joined:
                         found.add(side.name)
             case Member(Col(source) as column, _) if source == number:
                 found.add(column.name)
     return found
-
-
-def _is_of(operand: Operand, number: int) -> bool:
-    return isinstance(operand, Col) and operand.source == number
 
 
 def has_not_ended(alias: str, time: Text) -> Text:
@@ -600,7 +597,8 @@ class AsOfRenderer(StoredRenderer):
             inner = scope._replace(looked_up=scope.looked_up - {source.number})
             own = [each for each in conditions if not isinstance(each, Holds)]
             tests += [self._test(each, scope) for each in conditions if isinstance(each, Holds)]
-            alias, columns_of_fact = scope.names[source.number], _columns_as_of(source)
+            alias = scope.names[source.number]
+            columns_of_fact = [f"a{place}" for place in range(len(source.signature.types))]
             number: Text = (f"{alias}.sig = {self.number_of(source.signature)}",)
             if source.number in self.holes:
                 number = self.number_test(source, scope)
@@ -639,7 +637,3 @@ class TabledAsOfRenderer(StoredRenderer):
 
 def _is_stored(source: PlanSource) -> bool:
     return isinstance(source, FactScan) and source.store == "stored"
-
-
-def _columns_as_of(source: FactScan) -> list[str]:
-    return [f"a{place}" for place in range(len(source.signature.types))]

@@ -285,11 +285,12 @@ class Statement:
     @cached_property
     def values(self) -> Callable[[Mapping[Any, object]], Sequence[object]]:
         """The function that takes the parameters' values from slots and `constants`."""
-        keys = [place if isinstance(each, Const) else _slot(each) for place, each in enumerate(self.parameters)]
+        keys = [place if isinstance(each, Const) else slot_of(each) for place, each in enumerate(self.parameters)]
         return itemgetter(*keys) if len(keys) > 1 else lambda known: [known[key] for key in keys]
 
 
-def _slot(piece: Other | Slot) -> str:
+def slot_of(piece: Other | Slot) -> str:
+    """Return the name of the slot that has the value."""
     return piece.slot if isinstance(piece, Other) else piece.name
 
 
