@@ -18,6 +18,7 @@ from typing import NamedTuple, TypeVar
 
 from checks.asking import run
 from checks.asking.advice import may_be_unknown, warning_on, warning_on_pattern
+from checks.asking.limits import DeadlineLock
 from checks.asking.question import (
     MOST_STATEMENTS,
     NEW_SIGNATURE,
@@ -286,9 +287,11 @@ rule_sets: Cache[AskedPolicy, RuleSet] = Cache(128)
 
 def rules_of(policy: AskedPolicy) -> RuleSet:
     """Return the policy's rules in the engine's form; cached for all questions."""
-    return rule_sets.get(policy) or rule_sets.made_once(
-        policy, lambda: RuleSet(program_of(policy), patience=settings.PLANNING_TIMEOUT)
-    )
+    return rule_sets.get(policy) or rule_sets.made_once(policy, lambda: rules_of_program(program_of(policy)))
+
+
+def rules_of_program(program: Program) -> RuleSet:
+    return RuleSet(program, patience=settings.PLANNING_TIMEOUT, lock=DeadlineLock())
 
 
 timeline.forgets(rule_sets.clear)

@@ -15,9 +15,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from itertools import islice
 from math import inf
-from threading import Lock
+from threading import Lock, RLock
 from time import monotonic, sleep, thread_time
-from typing import Protocol
 
 from checks.errors import QueryTooSlow, TooManySlowQueries
 from policy.core import memory
@@ -86,23 +85,21 @@ def check() -> None:
         raise QueryTooSlow(found.seconds)
 
 
-class AnyLock(Protocol):
-    def acquire(self, blocking: bool = ..., timeout: float = ...) -> bool: ...
-    def release(self) -> None: ...
+class DeadlineLock:
+    """A reentrant lock. Waiting for it raises `QueryTooSlow` at the question's deadline."""
 
+    def __init__(self) -> None:
+        self._lock = RLock()
 
-@contextmanager
-def locked(lock: AnyLock) -> Iterator[None]:
-    """Hold the lock. Raise `QueryTooSlow` if it is not free before the question's deadline."""
-    found = _opened.get()
-    if found is None or found.end == inf:
-        lock.acquire()
-    elif not lock.acquire(timeout=found.left()):
-        raise QueryTooSlow(found.seconds)
-    try:
-        yield
-    finally:
-        lock.release()
+    def __enter__(self) -> None:
+        found = _opened.get()
+        if found is None or found.end == inf:
+            self._lock.acquire()
+        elif not self._lock.acquire(timeout=found.left()):
+            raise QueryTooSlow(found.seconds)
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        self._lock.release()
 
 
 # ---- turns --------------------------------------------------------------------------------------------------------

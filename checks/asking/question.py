@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, S
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import lru_cache
-from threading import Lock
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -420,11 +419,11 @@ class Cache(Recent[K, V]):
 
     def __init__(self, most: int, weigh: Callable[[V], int] | None = None):
         super().__init__(most, weigh)
-        self._making = tuple(Lock() for _ in range(16))
+        self._making = tuple(limits.DeadlineLock() for _ in range(16))
 
     def made_once(self, key: K, make: Callable[[], V]) -> V:
         """Return the cached value, or compute and cache it. Waiting for another thread ends at the deadline."""
-        with limits.locked(self._making[hash(key) % len(self._making)]):
+        with self._making[hash(key) % len(self._making)]:
             found = self.get(key)
             if found is None:
                 found = make()

@@ -10,7 +10,7 @@ from functools import cached_property, lru_cache
 from math import inf
 
 from checks.asking import limits, run
-from checks.asking.ask import Asker, LiveSession, Session, confirmed, rules_of, settled
+from checks.asking.ask import Asker, LiveSession, Session, confirmed, rules_of, rules_of_program, settled
 from checks.asking.question import (
     MOST_STATEMENTS,
     AskedPolicy,
@@ -153,7 +153,7 @@ versions.forgets(_cases.drop)
 
 
 def cases_of_text(program: Program) -> Cases:
-    return Cases(program, RuleSet(program, patience=settings.PLANNING_TIMEOUT))
+    return Cases(program, rules_of_program(program))
 
 
 def _patience() -> float:

@@ -142,7 +142,7 @@ class Cases:
         """Return the cases for goals of this pattern in the order of the text, with recursive ones last."""
         known = self._found.get(pattern)
         if known is None:
-            with limits.locked(self.rules.lock):
+            with self.rules.lock:
                 cases = self._cases(pattern)
                 known = self._found[pattern] = tuple(sorted(cases, key=lambda case: self._leads_back(case, pattern)))
         return known
@@ -153,7 +153,7 @@ class Cases:
         Goals that may follow from each other have the same number, whatever names their open arguments have: rules
         accept any name there, so the name may change on the way from a goal back to itself.
         """
-        with limits.locked(self.rules.lock):  # numbers must not change while a proof is being searched
+        with self.rules.lock:  # numbers must not change while a proof is being searched
             return self._components.number(self._without_open_names(pattern))
 
     def _without_open_names(self, pattern: Pattern) -> Pattern:

@@ -11,7 +11,8 @@ import pytest
 from django.db import connection
 
 from checks.asking import limits, run
-from checks.asking.ask import LiveSession
+from checks.asking.ask import LiveSession, Trusted, confirmed, rules_of
+from checks.asking.limits import DeadlineLock
 from tests.checks.conftest import about, fact, publish, store
 from tests.conftest import Api
 
@@ -158,11 +159,25 @@ def test_a_statement_has_no_more_than_its_question_has_left(slow, settings, late
             assert cursor.fetchone() == ("100s",)
 
 
-def test_nobody_waits_longer_for_another_to_compile_than_the_question_may_take(slow, monkeypatch):
-    lock = threading.Lock()
-    monkeypatch.setattr(LiveSession.statements, "_making", (lock,))
-    with lock:
+@pytest.mark.parametrize("are_same", [True, False])
+def test_nobody_waits_longer_for_another_to_compile_than_the_question_may_take(slow, monkeypatch, are_same):
+    """Neither for the same question to be compiled, nor for another one about the same policy."""
+    lock = DeadlineLock() if are_same else rules_of(confirmed(Trusted(slow.environment.pk)).version).lock
+    if are_same:
+        monkeypatch.setattr(LiveSession.statements, "_making", (lock,))
+    is_held, is_answered = threading.Event(), threading.Event()
+
+    def hold() -> bool:
+        with lock:
+            is_held.set()
+            return is_answered.wait(30)
+
+    with ThreadPoolExecutor() as another:
+        holding = another.submit(hold)
+        is_held.wait()
         answer = slow.post("/authorize", LOOK)
+        is_answered.set()
+        assert holding.result(), "the answer came while the other one was compiling"
     assert (answer.status_code, "STATEMENT_TIMEOUT" in answer.json()["message"]) == (400, True)
     assert slow.post("/authorize", LOOK).json() == {"allowed": True}
 

@@ -436,8 +436,7 @@ class Planner:
                 return goals_plan(name, width, explored, enclosing.fixed, form)
 
     def _explored(self, request: PlanRequest, enclosing: Enclosing) -> Explored:
-        given = request.start
-        start = Draft(given.pending, given.outs, given.sources, given.conditions, enclosing)
+        start = replace(request.start, inside=enclosing)
         if not request.as_set:
             return explore(self._unfolder, [start], enclosing)
         (call,) = start.pending

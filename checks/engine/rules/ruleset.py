@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import InitVar, dataclass, field
 from threading import RLock
 
@@ -161,7 +161,8 @@ class RuleSet:
     question: tuple[Pattern, Clause] | None = None  # see `asking`; then all is tabled except mere renamings
     passes_of: InitVar[RuleSet | None] = None  # another rule set over the same facts, to share passes with
     are_facts: InitVar[AreFacts] = any_signature  # whether a signature may have facts
-    lock: RLock = field(default_factory=RLock)  # held while planning: caches may be half filled
+    # Held while planning, when caches may be half filled.
+    lock: AbstractContextManager[object] = field(default_factory=RLock)
     refused: Refusals = field(default_factory=Refusals)
     _paths: dict[Pattern, int] = field(default_factory=dict)
     _nonlinear: dict[int, bool] = field(default_factory=dict)
