@@ -8,7 +8,7 @@ from typing import Any
 
 from checks.asking.snapshot import GIVEN_UP, Snapshot
 from checks.engine.rules.clauses import Pattern
-from checks.errors import UnboundVariable
+from checks.errors import CannotEnumerate, UnboundVariable
 from checks.explain.cases import ANY, Case, Goal, RuleBindings, RuleCondition, value_in
 from checks.explain.search import ByFact, ByRule, Proof, ProofStep, Unexplained, first_bindings, proof_of, values_of
 from facts.history import ValidityPeriod, latest_periods
@@ -272,7 +272,7 @@ class _Failures:
                     if attempt is not None and (others is None or len(attempt.met) > len(others.met)):
                         furthest[attempt.case.rule] = attempt
                 waiting.pop(0)
-        except GIVEN_UP as reason:
+        except (*GIVEN_UP, CannotEnumerate, UnboundVariable) as reason:
             limit = self.session.gap_of(reason)
         for case in waiting:
             furthest.pop(case.rule, None)

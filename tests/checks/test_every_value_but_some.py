@@ -162,3 +162,20 @@ def test_a_name_that_a_rule_compares_is_no_number(api):
     assert api.post("/evaluate_query", query).json() == {"results": []}
     store(api, fact("frees", "Integer:3", "Integer:5"))
     assert api.post("/evaluate_query", query).json() == {"results": [{"u": "ann", "name": "gold"}]}
+
+
+def test_a_denial_is_explained_as_far_as_values_can_be_listed(api):
+    """The decision is an answer, even if no values can be shown for which the rule gets furthest."""
+    publish(api, """
+        actor User {}
+        is_other(n: String, u: User, name: String) if n != "go";
+        are_two(n: String, m: String, u: User, name: String) if not is_other(m, u, name) and is_other(m, u, name);
+        may(u: User, name: String) if are_two(n, m, u, name);
+    """)  # fmt: skip
+    ann, word = {"type": "User", "ids": ["ann"]}, {"type": "String", "ids": ["s"]}
+    query = {"predicate": ["may", ["u", "name"]], "calls": [], "constraints": {"u": ann, "name": word}}
+    assert api.post("/evaluate_query", query).json() == {"results": []}
+    said = api.post("/explain", query)
+    assert said.status_code == 200, said.content
+    assert (said.json()["allowed"], said.json()["complete"]) == (False, False)
+    assert "cannot list the values of `n`" in said.json()["message"]
