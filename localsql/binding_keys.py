@@ -1,5 +1,6 @@
 """Keys of data bindings: `has_relation(Repo:_, parent, Org:_)` -> a signature and its constants."""
 
+import json
 import re
 from dataclasses import dataclass
 
@@ -11,6 +12,7 @@ from policy.values import ABSTRACT, STRING, NotFactText, WrittenArgument, canoni
 MOST_ARGUMENTS = 5
 
 _NAME = re.compile(NAME)
+_PLAIN_ID = re.compile(r"(?!_$)[\w.@/-]+")  # needs no quotes
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +28,13 @@ class BindingKey:
         return tuple(index for index, constant in enumerate(self.constants) if constant is None)
 
     def __str__(self) -> str:
-        shown = (f"{t}:{'_' if c is None else c}" for t, c in zip(self.signature.types, self.constants))
+        """Return the text of the key, from which `key_from_text` makes the same key."""
+        shown = (f"{t}:{'_' if c is None else _shown(c)}" for t, c in zip(self.signature.types, self.constants))
         return f"{self.signature.predicate}({', '.join(shown)})"
+
+
+def _shown(constant: str) -> str:
+    return constant if _PLAIN_ID.fullmatch(constant) else json.dumps(constant, ensure_ascii=False)
 
 
 def key_from_text(text: str) -> BindingKey:

@@ -6,14 +6,16 @@ from threading import Thread
 from unittest.mock import patch
 from urllib.parse import urlsplit
 
+import yaml
 from django.conf import settings
 from django.contrib.auth.models import AnonymousUser
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command
 from django.db import connection, transaction
 from django.test import TestCase, TransactionTestCase, override_settings
-from documents.models import Document
+from documents.models import Document, Folder
 
+from localsql.bindings import bindings_from_text
 from localsql.django import authorize, bind, explain, facts, permitted, remote, who
 from localsql.django.bindings import registry
 from policy.errors import AuthzError
@@ -158,6 +160,13 @@ class Questions(Remote, TestCase):
         assert not authorize(self.eve, "read", self.secret)
         bind("is_public(Document:_)", Document.objects.filter(title="secret").values_list("pk"))
         assert authorize(self.eve, "read", self.secret) and authorize(self.eve, "read", self.news)
+
+    def test_constants_that_need_quotes(self):
+        bind('has_role(Team:_, "viewer, editor", Folder:_)', Folder.objects.values_list("pk", "pk"))
+        bind('has_role(User:_, "_", Folder:_)', Folder.objects.values_list("pk", "pk"))
+        found = bindings_from_text(yaml.safe_dump(remote.document())).facts
+        assert {"viewer, editor", "_"} <= {constant for each in found for constant in each.key.constants}
+        assert authorize(self.ann, "edit", self.plan)
 
     def test_nobody_in_particular(self):
         assert authorize(AnonymousUser(), "read", self.news)

@@ -6,10 +6,11 @@ import pytest
 
 from checks.asking.limits import Deadline
 from checks.errors import QueryTooSlow
-from localsql.binding_keys import key_from_text
+from localsql.binding_keys import BindingKey, key_from_text
 from localsql.bindings import bindings_from_text, check_column
 from localsql.dialects import DIALECT_NAMES, DIALECTS, Family
 from localsql.errors import BindingRejected, ColumnRejected
+from policy.rules.program import Signature
 from tests.yardstick import seconds_at_most
 
 REPOS = 'facts:\n  "has_relation(Repo:_, String:parent, Org:_)": {query: "SELECT id, org_id FROM repos"}\n'
@@ -25,6 +26,12 @@ def test_keys_are_signatures_with_constants_and_columns():
     assert str(binding.key) == "has_relation(Repo:_, String:parent, Org:_)"
     assert binding.key.constants == (None, "parent", None)
     assert binding.key.columns == (0, 2)
+
+
+@pytest.mark.parametrize("constant", ["_", "a, b", "a)b", 'x"y', "a\\b", "a b", "a\nb", "# b: c", "ü", "7", "Team:_"])
+def test_the_text_of_a_key_means_the_same_key(constant):
+    key = BindingKey(Signature("p", ("User", "String", "Team")), (None, constant, None))
+    assert key_from_text(str(key)) == key
 
 
 @pytest.mark.parametrize("text", [None, "", "# nothing\n", "facts:\n", "facts: {}\n"])
