@@ -13,6 +13,7 @@ class AuthzProjectConfig(AppConfig):
     default = True  # of the two in this module
     name = "authz_project"
     verbose_name = "Access"
+    default_auto_field = "django.db.models.AutoField"
 
     def ready(self) -> None:
         connection_created.connect(meet_connection)

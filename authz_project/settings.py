@@ -112,7 +112,6 @@ USE_TZ = True
 TIME_ZONE = "UTC"
 LANGUAGE_CODE = "en"
 APPEND_SLASH = False
-DEFAULT_AUTO_FIELD = "django.db.models.AutoField"
 
 # `serve` sets these, by its options.
 DEV_SERVER = False

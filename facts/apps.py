@@ -8,6 +8,7 @@ class FactsConfig(AppConfig):
     name = "facts"
     label = "authz_facts"
     verbose_name = "Facts"
+    default_auto_field = "django.db.models.AutoField"  # as in its migrations, whatever a project sets
 
     def ready(self) -> None:
         post_migrate.connect(_prepared, sender=self)

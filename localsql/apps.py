@@ -17,6 +17,7 @@ class LocalSqlConfig(AppConfig):
     name = "localsql"
     label = "authz_localsql"
     verbose_name = "Local SQL"
+    default_auto_field = "django.db.models.AutoField"  # as in its migrations, whatever a project sets
 
     def ready(self) -> None:
         """Inside a project, find its `authz.py` modules; check them, and prepare its database after `migrate`."""
