@@ -14,6 +14,7 @@ import django
 import pytest
 
 from tests.conversation import play
+from tests.postgresql import free_port
 from tests.service import ROOT, Service, start_service
 from tests.test_wire_cases import CASES
 
@@ -72,6 +73,13 @@ def newer_python() -> str:
         if subprocess.run([python, "-c", "import sqlite3, ssl"], capture_output=True).returncode == 0:
             return str(python)
     raise AssertionError("install Python 3.12 or later beside this one: Django 6.0 needs it")
+
+
+@pytest.mark.one_database
+def test_checks_and_new_migrations_need_no_database_and_there_are_none_of_the_engine():
+    away = f"postgres://nobody@127.0.0.1:{free_port()}/none"
+    assert "authz.W112" in run("manage.py", "check", WIKI_DATABASE_URL=away)
+    assert "No changes" in run("manage.py", "makemigrations", "--check", "--dry-run", WIKI_DATABASE_URL=away)
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
