@@ -142,7 +142,13 @@ def _read(select: exp.Select) -> dict[str, str]:
     """Return the names of the tables that the select reads, by their aliases."""
     read = [select.args.get("from_") or select.args.get("from"), *select.args.get("joins", ())]
     tables = [each.this for each in read if each is not None]
-    return {table.alias_or_name: next(table.find_all(exp.Table)).name for table in tables}
+    return {table.alias_or_name: _name(table) for table in tables}
+
+
+def _name(table: exp.Expr) -> str:
+    """Return the name of a table, also of one that a subquery adds columns to; a union is a table of the statement."""
+    is_union = isinstance(table, exp.Subquery) and isinstance(table.this, exp.SetOperation)
+    return "" if is_union else next(table.find_all(exp.Table)).name
 
 
 def _numbers(sql: str, bindings: str) -> Iterator[tuple[str, str]]:
