@@ -37,7 +37,8 @@ class Permitted(BasePermission):
         if not isinstance(found, tuple):
             return found is not None and (request.method in SAFE_METHODS or _names_one(view))
         action, model, name = found
-        resource = model._default_manager.filter(pk=_key(model, request.data.get(name))).first()
+        data = request.data if isinstance(request.data, Mapping) else {}
+        resource = model._default_manager.filter(pk=_key(model, data.get(name))).first()
         return resource is not None and authz.authorize(request.user, action, resource)
 
     def has_object_permission(self, request: Request, view: Any, obj: Any) -> bool:

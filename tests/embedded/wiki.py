@@ -634,6 +634,8 @@ class Projects(World, TestCase):
         for folder, status in ((self.inner.pk, 201), (self.other.pk, 403), (4711, 403), ("x", 403)):
             made = {"title": "made", "text": "x", "folder": folder}
             assert self.client.post("/api/documents/", made).status_code == status
+        for body in ("[]", "7", '{"folder": [1]}', '{"folder": 1e400}', '{"folder": "\\u0000"}'):
+            assert self.client.post("/api/documents/", body, content_type="application/json").status_code == 403
 
     def test_rest_framework_changes_nothing_without_an_object(self):
         """An action that is no tuple is about the object: it is not there yet, or the address names none."""
