@@ -92,7 +92,6 @@ def _parts(text: str, dialect: Dialect) -> list[str] | None:
 
 
 # ---- bindings -----------------------------------------------------------------------------------------------------
-# Data bindings: which of the caller's queries provide which facts. YAML text -> `Bindings`, cached by text.
 
 MOST = 2000  # facts
 

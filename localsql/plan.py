@@ -527,7 +527,8 @@ class Splitter:
 
     def _stored_statement(self, plan: Plan, branch: Branch, wanted: Iterable[Col], whole: Branch) -> StoredStatement:
         numbers = {source.number for source in branch.sources}
-        columns = tuple(sorted((each for each in wanted if each.source in numbers), key=_order))
+        mine = (each for each in wanted if each.source in numbers)
+        columns = tuple(sorted(mine, key=lambda column: (column.source, column.name)))
         place = next((index for index, source in enumerate(whole.sources) if source.number in numbers), 0)
         return self.statements.of(plan, branch, columns, place)
 
@@ -537,10 +538,6 @@ class Splitter:
 
     def _service_stores(self, signature: Signature) -> tuple[str, ...]:
         return self.tables.service_stores(signature, self.numbering.knows)
-
-
-def _order(column: Col) -> tuple[int, str]:
-    return column.source, column.name
 
 
 def _components(

@@ -79,10 +79,10 @@ def findings(databases: Iterable[str] | None) -> Iterator[CheckMessage]:
         except AuthzError as refused:
             yield Error(f"the policy does not compile: {refused}", hint="Correct AUTHZ['POLICY'].", id="authz.E102")
     yield from findings_of_bindings(program)
-    if text is not None and databases and DEFAULT_DB_ALIAS in databases:
-        if _has_all_migrations() and _active_text() != text:
-            hint = "`manage.py migrate` publishes it."
-            yield Warning("the policy file differs from the active policy", hint=hint, id="authz.W107")
+    is_asked = text is not None and DEFAULT_DB_ALIAS in (databases or ())
+    if is_asked and _has_all_migrations() and _active_text() != text:
+        hint = "`manage.py migrate` publishes it."
+        yield Warning("the policy file differs from the active policy", hint=hint, id="authz.W107")
 
 
 def findings_of_bindings(program: Program | None) -> Iterator[CheckMessage]:

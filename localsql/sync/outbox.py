@@ -273,8 +273,10 @@ def drain(
         raise ConfigRejected("outbox", "is required; add it with the keys `db` and `table`")
     with opened(outbox) as table:
         drainer = _Drainer(environment_id, table, skips_bad, report_bad, done)
-        while drainer.has_more():
-            pass
+        has_more = True
+        while has_more:
+            with suppress(DrainedElsewhere):  # what the other process applied is recorded or deleted by now
+                has_more = drainer.has_more()
 
 
 @dataclass
@@ -288,12 +290,6 @@ class _Drainer:
 
     def has_more(self) -> bool:
         """Drain one batch, and return whether there may be more."""
-        try:
-            return self._part()
-        except DrainedElsewhere:  # what the other process applied is recorded or deleted by now
-            return True
-
-    def _part(self) -> bool:
         turn = turn_of(self.environment_id, self.table.identity)
         if turn.rows:
             self._finish(turn)

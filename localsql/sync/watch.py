@@ -28,7 +28,7 @@ from localsql.sync.config import (
 )
 from localsql.sync.sources import SqlConnection, opened
 from policy.errors import AuthzError, Unavailable
-from policy.files import STANDARD_INPUT, STANDARD_INPUT_SHOWN, decoded, shown_name, text_of_file
+from policy.files import STANDARD_INPUT, bundle_of_files
 from policy.management.command import PolicyCommand, number
 
 # ---- Prometheus metrics of a long-running command: `http://127.0.0.1:PORT/metrics` --------------------------------
@@ -185,8 +185,7 @@ def _stop(number: int, frame: object) -> None:
     raise WatchStopped
 
 
-# ---- the base of sync_facts and drain_outbox -----------------------------------------------------------------------
-# Base of sync_facts and drain_outbox: configuration file, repetition, metrics.
+# ---- the base of sync_facts and drain_outbox: configuration file, repetition, metrics -----------------------------
 
 LAST_PORT = 65_535
 
@@ -207,16 +206,12 @@ class SyncCommand(PolicyCommand):
         )
 
     def config(self, name: str, connection: str) -> Config:
-        if name == STANDARD_INPUT:
-            shown, folder = STANDARD_INPUT_SHOWN, Path()
-            text = decoded(sys.stdin.buffer.read(), shown)
-        else:
-            shown, folder = shown_name(name), Path(name).absolute().parent
-            text = text_of_file(name)
+        (file,) = bundle_of_files([name], sys.stdin).parts
+        folder = Path() if name == STANDARD_INPUT else Path(name).absolute().parent
         try:
-            return config_from_text(text, ConfigContext(folder, os.environ, connection))
+            return config_from_text(file.text, ConfigContext(folder, os.environ, connection))
         except ConfigRejected as reason:
-            raise CommandError(f"{shown}: {reason.message}") from None
+            raise CommandError(f"{file.filename}: {reason.message}") from None
 
     def keep(self, once: Callable[[], bool], config: Config, every: float, metrics: Metrics, port: int | None) -> None:
         """Run `once` repeatedly. It returns whether it failed with a transient error."""

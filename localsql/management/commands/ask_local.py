@@ -17,12 +17,12 @@ from localsql import asking
 from localsql.asking import authorize
 from localsql.bindings import bindings_from_text
 from localsql.errors import NotExpressible
-from localsql.management.commands.check_bindings import naming, text_named
+from localsql.management.commands.check_bindings import naming
 from localsql.sync.config import ConfigContext, SqlQuery, SyncPattern, config_from_text
 from localsql.sync.run import whole
 from localsql.sync.sources import SourceRow, SqlConnection, connected, reading
 from policy.active import active_program
-from policy.management.command import DENIED, UNKNOWN, PolicyCommand
+from policy.management.command import DENIED, UNKNOWN, PolicyCommand, text_of_file
 from policy.models import Environment, PolicyVersion
 from policy.values import PRIMITIVES, STRING, Value
 
@@ -70,7 +70,7 @@ class Command(PolicyCommand):
             self._answer(environment, bindings, **options)
 
     def _answer(self, environment: Environment, bindings: str | None, kind: str, raw: bool, **options: Any) -> None:
-        text = text_named(bindings) if bindings is not None else None
+        text = text_of_file(bindings) if bindings is not None else None
         asker = Trusted(environment.pk)
         question = _question(kind, **options)
         if options.get("explains"):

@@ -1,6 +1,5 @@
 """Validate data bindings, and report what the policy doesn't use."""
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,8 +10,8 @@ from localsql.asking import pattern_of, stored_besides
 from localsql.bindings import Bindings, bindings_from_text, unused_entries
 from localsql.errors import BindingRejected
 from policy.active import active_program
-from policy.files import decoded, shown_name, text_of_file
-from policy.management.command import PolicyCommand
+from policy.files import shown_name
+from policy.management.command import PolicyCommand, text_of_file
 from policy.models import Environment
 from policy.rules.program import Program
 
@@ -26,7 +25,8 @@ class Command(PolicyCommand):
         parser.add_argument("--strict", action="store_true", help="Fail on entries that the policy doesn't use.")
 
     def act(self, environment: Environment, *, file: str, strict: bool, **options: Any) -> None:
-        bindings = bindings_of_file(file)
+        with naming(file):
+            bindings = bindings_from_text(text_of_file(file))
         program = active_program(environment.pk)
         unused = [] if program is None else list(unused_entries(program, bindings))
         besides = _stored_besides(environment, bindings)
@@ -40,11 +40,6 @@ class Command(PolicyCommand):
         self.stdout.write(f"no problems: {counted}; {not_used}" if unused else f"no problems: {counted}")
 
 
-def bindings_of_file(name: str) -> Bindings:
-    with naming(name):
-        return bindings_from_text(text_named(name))
-
-
 @contextmanager
 def naming(file: str | None) -> Iterator[None]:
     """Name the file in errors, where responses name the member of the request."""
@@ -52,11 +47,6 @@ def naming(file: str | None) -> Iterator[None]:
         yield
     except BindingRejected as error:
         raise CommandError(f"{shown_name(file or '')}: {error.message.removeprefix('data_bindings: ')}") from None
-
-
-def text_named(name: str) -> str:
-    """Return the text of a file; `-` means standard input."""
-    return decoded(sys.stdin.buffer.read(), "<stdin>") if name == "-" else text_of_file(name)
 
 
 def _stored_besides(environment: Environment, bindings: Bindings) -> list[str]:
