@@ -19,12 +19,12 @@ from localsql.bindings import bindings_from_text
 from localsql.errors import NotExpressible
 from localsql.management.commands.check_bindings import naming
 from localsql.sync.config import ConfigContext, SqlQuery, SyncPattern, config_from_text
-from localsql.sync.run import whole
+from localsql.sync.run import fact_of
 from localsql.sync.sources import SourceRow, SqlConnection, connected, reading
 from policy.active import active_program
 from policy.management.command import DENIED, UNKNOWN, PolicyCommand, text_of_file
 from policy.models import Environment, PolicyVersion
-from policy.values import PRIMITIVES, STRING, Value
+from policy.values import PRIMITIVES, STRING
 
 KINDS = {
     "authorize": "Print a statement that returns whether an actor may do an action on a resource.",
@@ -162,7 +162,7 @@ class BoundRows:
         new = known
         for pattern in self.patterns:
             if not pattern.key.columns:
-                self._take(pattern, self.connection.execute(f"{self._statement(pattern)} LIMIT 1"))
+                self._take(pattern, self.connection.execute(f"{self._statement(pattern)} WHERE c0 IS NOT NULL LIMIT 1"))
         while new and len(self.facts) < MOST_ROWS:
             before = len(self.facts)
             for pattern in self.patterns:
@@ -190,12 +190,10 @@ class BoundRows:
         return f"SELECT * FROM ({_escaped(rows, self.connection)}) __r"
 
     def _take(self, pattern: SyncPattern, rows: Sequence[SourceRow]) -> None:
-        signature = pattern.key.signature
         for row in rows:
             found = tuple([each.decode() if isinstance(each, bytes) else each for each in row if each is not None])
-            if len(found) == len(row) or not pattern.key.columns:  # a row with NULL is no fact
-                ids = whole(pattern.key, found if pattern.key.columns else ())
-                self.facts[Fact(signature.predicate, tuple(map(Value, signature.types, ids)))] = None
+            if len(found) == len(row):  # a row with NULL is no fact
+                self.facts[fact_of(pattern.key, found if pattern.key.columns else ())] = None
 
 
 def _escaped(statement: str, connection: SqlConnection) -> str:

@@ -15,11 +15,13 @@ actor User {}
 resource Org { roles = ["member", "owner"]; "member" if "owner"; }
 resource Project { permissions = ["read"]; relations = { org: Org }; "read" if "member" on "org"; }
 has_permission(_: User, "read", p: Project) if is_public(p) and not is_closed(p);
+has_permission(_: User, "read", _: Project) if is_holiday(Org{"acme"});
 """
 SCRIPT = """
 DROP TABLE IF EXISTS project;
 CREATE TABLE project (id varchar(20), org varchar(20), state varchar(20));
-INSERT INTO project VALUES ('p', 'acme', 'open%'), ('q', NULL, 'public'), ('r', 'bank', 'public closed');
+INSERT INTO project VALUES ('p', 'acme', 'open%'), ('q', NULL, 'public'), ('r', 'bank', 'public closed'),
+    ('s', 'bank', NULL);
 """
 BINDINGS = """
 dialect: {dialect}
@@ -27,6 +29,7 @@ facts:
   has_role(User:_, String:_, Org:_): {{query: "SELECT who, role, org FROM staff"}}
   has_relation(Project:_, org, Org:_): {{query: "SELECT id, org FROM project"}}
   is_public(Project:_): {{query: "SELECT id FROM project WHERE state LIKE 'public%'"}}
+  is_holiday(Org:acme): {{query: "SELECT state FROM project WHERE id = 's'"}}
   is_closed(Project:_): {{query: "SELECT id FROM project WHERE state LIKE '%closed'"}}
 """
 pytestmark = pytest.mark.one_database
@@ -66,6 +69,10 @@ def test_what_rows_lack_is_told(explained):
     assert 'has_relation(Project:p, "org", Org:acme)' in told and 'has_role(User:ben, "owner", Org:acme)' in told
     told = explained("User:ann", "Project:r", status=1)
     assert told.startswith("denied ") and "is_closed(Project:r)  the negated condition holds" in told
+
+
+def test_a_row_with_null_is_no_fact(explained):
+    assert explained("User:ann", "Project:s", status=1).startswith("denied ")
 
 
 def test_unknown_words_are_told(explained):
