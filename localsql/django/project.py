@@ -19,10 +19,9 @@ from policy.core.config import settings
 from policy.core.journal import By
 from policy.errors import AuthzError
 from policy.files import text_of_file
-from policy.language.source import Source
 from policy.models import Environment, environment_named
 from policy.publishing import publish
-from policy.rules import compile_source
+from policy.rules import compile_text
 from policy.rules.program import Program
 
 # ---- the policy file ------------------------------------------------------------------------------------------------
@@ -75,7 +74,7 @@ def findings(databases: Iterable[str] | None) -> Iterator[CheckMessage]:
     if settings.POLICY is not None:
         try:
             text = text_of_file(str(settings.POLICY))
-            program = compile_source(Source(text, str(settings.POLICY)))
+            program = compile_text(text, str(settings.POLICY))
         except AuthzError as refused:
             yield Error(f"the policy does not compile: {refused}", hint="Correct AUTHZ['POLICY'].", id="authz.E102")
     yield from findings_of_bindings(program)

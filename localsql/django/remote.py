@@ -45,8 +45,7 @@ from localsql.sync.sources import SqlConnection
 from policy.core.config import settings
 from policy.core.memory import Recent
 from policy.errors import AuthzError, Unavailable
-from policy.language.source import Source
-from policy.rules import compile_source
+from policy.rules import compile_text
 from policy.values import PRIMITIVES, STRING, Value
 
 # ---- HTTP -----------------------------------------------------------------------------------------------------------
@@ -455,7 +454,7 @@ def findings(databases: Iterable[str] | None) -> Iterator[checks.CheckMessage]:
     if databases and DEFAULT_DB_ALIAS in databases and not problems:
         try:
             policy = call("/policy")["policy"]
-            program = compile_source(Source(policy["src"])) if policy else None
+            program = compile_text(policy["src"]) if policy else None
         except (AuthzError, Unavailable) as error:
             yield checks.Warning(error.message, hint="Until it answers, every check raises an error.", id="authz.W110")
     yield from findings_of_bindings(program)
