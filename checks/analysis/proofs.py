@@ -13,27 +13,41 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import reduce
+from operator import or_
+from typing import NamedTuple
 
 from policy.rules.changes import ArgumentSet, AtomSet, are_within, atom_set, narrowed, term_set
 from policy.rules.components import Components, reachable
-from policy.rules.flatten import PredicateKey, atoms_of, is_made_here, key_of, substituted, terms_of
-from policy.rules.program import Atom, Compare, Literal, Member, Not, Now, Program, Rule, Term, Types, Var
+from policy.rules.flatten import PredicateKey, atoms_of, is_made_here, key_of, terms_of
+from policy.rules.program import TYPED, Atom, Compare, Literal, Member, Not, Now, Program, Rule, Term, Var
 from policy.values import INTEGER, PRIMITIVES, Value
 
 MOST_GOALS = 60  # of one predicate in a slice; beyond that a single goal stands for all of its atoms
+Bound = Counter[str]  # ids by type
+
+
+class Condition(NamedTuple):
+    """A literal of a body: a comparison with its operator, or a call of a goal, with the operator `not` or none."""
+
+    operator: str
+    terms: tuple[Term, ...]
+    goal: AtomSet | None = None  # the atoms that are asked about
+
+    @property
+    def is_not(self) -> bool:
+        return self.operator == "not"
 
 
 @dataclass(frozen=True)
 class SlicedRule:
-    """A rule as far as it matters to a goal. `calls` has the goal of each literal of the body; None for comparisons.
+    """A rule as far as it matters to a goal.
 
     `inner` has the variables of a `not` that occur nowhere else: it is true if no value of them makes its atom true.
     """
 
     head: Atom
-    body: tuple[Literal, ...]
-    calls: tuple[AtomSet | None, ...]
+    body: tuple[Condition, ...]
     slots: Mapping[Var, ArgumentSet] = field(hash=False)
     inner: frozenset[Var]
 
@@ -42,47 +56,42 @@ class SlicedRule:
         """Return the variables that are neither in the head nor only in a `not`."""
         return [name for name in self.slots if name not in self.head.args and name not in self.inner]
 
-
-@dataclass(frozen=True)
-class Slice:
-    """What the goals lead to: for each goal the rules with its atoms as heads."""
-
-    program: Program
-    goals: tuple[AtomSet, ...]
-    rules: Mapping[AtomSet, tuple[SlicedRule, ...]]
+    @property
+    def calls(self) -> list[tuple[AtomSet, Condition]]:
+        return [(each.goal, each) for each in self.body if each.goal is not None]
 
     @property
-    def goal(self) -> AtomSet:
-        return self.goals[0]
+    def terms(self) -> list[Term]:
+        return [*self.slots, *self.head.args, *(term for each in self.body for term in each.terms)]
 
-    @cached_property
-    def all_rules(self) -> list[SlicedRule]:
-        return list(dict.fromkeys(rule for rules in self.rules.values() for rule in rules))
+    def entities(self, terms: Iterable[Term]) -> set[Term]:
+        return {term for term in terms if not term_set(term, self.slots).types.issubset(PRIMITIVES)}
 
-    @cached_property
-    def terms(self) -> set[Term]:
-        return {term for rule in self.all_rules for literal in (rule.head, *rule.body) for term in terms_of(literal)}
+    def counted(self, names: Iterable[Var]) -> Bound:
+        """Count variables by type: one that may have several types counts for each."""
+        slots = [self.slots[name] for name in names]
+        return Counter(name for slot in slots if slot.values is None for name in slot.types)
 
-    @cached_property
-    def slots(self) -> set[ArgumentSet]:
-        return {slot for goal in self.rules for slot in goal.args} | {
-            slot for rule in self.all_rules for slot in rule.slots.values()
+
+class Slice:
+    """What some goals lead to: for each goal the rules with its atoms as heads."""
+
+    def __init__(self, program: Program, *goals: AtomSet):
+        self.program = program
+        self.goal = goals[0]
+        self.rules: dict[AtomSet, tuple[SlicedRule, ...]] = {}
+        self._known: dict[PredicateKey, set[AtomSet]] = defaultdict(set)
+        reachable(goals, self._sliced)
+        self.all_rules = list(dict.fromkeys(rule for rules in self.rules.values() for rule in rules))
+        self.reads_time = any(Now() in rule.terms for rule in self.all_rules)
+        self.slots = {slot for goal in self.rules for slot in goal.args} | {
+            term_set(term, rule.slots) for rule in self.all_rules for term in rule.terms
         }
 
     @property
     def values(self) -> set[Value]:
         """Return the constants of its rules and goals."""
-        return {value for slot in self.slots for value in slot.values or ()} | {
-            term for term in self.terms if isinstance(term, Value)
-        }
-
-    @property
-    def types(self) -> Types:
-        return frozenset().union(*(slot.types for slot in self.slots))
-
-    @property
-    def reads_time(self) -> bool:
-        return Now() in self.terms
+        return {value for slot in self.slots for value in slot.values or ()}
 
     def accepted(self, goal: AtomSet) -> Iterator[tuple[ArgumentSet, ...]]:
         """Yield the parts of the goal of which the policy accepts facts."""
@@ -92,29 +101,14 @@ class Slice:
                 yield met
 
     def called(self, goal: AtomSet) -> list[AtomSet]:
-        return [call for rule in self.rules[goal] for call in rule.calls if call is not None]
+        return [call for rule in self.rules[goal] for call, _ in rule.calls]
 
+    def _sliced(self, goal: AtomSet) -> list[AtomSet]:
+        rules = self.program.rules_by_predicate.get(goal.key, ())
+        self.rules[goal] = tuple(part for rule in rules if (part := self._specialised(rule, goal)) is not None)
+        return self.called(goal)
 
-def sliced(program: Program, *goals: AtomSet) -> Slice:
-    slicing = _Slicing(program)
-    found: dict[AtomSet, tuple[SlicedRule, ...]] = {}
-    waiting = list(goals)
-    while waiting:
-        goal = waiting.pop()
-        if goal not in found:
-            rules = program.rules_by_predicate.get(goal.key, ())
-            found[goal] = tuple(each for rule in rules if (each := slicing.specialised(rule, goal)) is not None)
-            waiting += [call for rule in found[goal] for call in rule.calls if call is not None]
-    return Slice(program, goals, found)
-
-
-class _Slicing:
-    def __init__(self, program: Program):
-        self.program = program
-        self.of_predicate: dict[PredicateKey, set[AtomSet]] = defaultdict(set)
-        self.widened: dict[PredicateKey, AtomSet] = {}
-
-    def specialised(self, rule: Rule, goal: AtomSet) -> SlicedRule | None:
+    def _specialised(self, rule: Rule, goal: AtomSet) -> SlicedRule | None:
         """Return the rule for the goal's atoms; None if it has none of them as its head."""
         known = narrowed(rule, rule.head, goal)
         literals = [literal for literal in rule.body if not _is_void(literal, rule)]
@@ -122,52 +116,34 @@ class _Slicing:
         slots = {name: slot for name, slot in (known or {}).items() if name in uses}
         if known is None or not all(slot.types for slot in slots.values()):
             return None
-        only = {name: slot.only for name, slot in slots.items() if slot.only is not None}
-        left = {name: slot for name, slot in slots.items() if name not in only}
-        body = tuple(_replaced(lit, only) for lit in literals if not isinstance(lit, Member))
-        denied = {term for lit in body if isinstance(lit, Not) for term in lit.atom.args}
+        body = tuple(self._condition(literal, slots) for literal in literals if not isinstance(literal, Member))
+        denied = {term for each in body if each.is_not for term in each.terms}
+        left = {name: slot for name, slot in slots.items() if slot.only is None}
         inner = frozenset(name for name in left if name in denied and uses[name] == 1)
-        calls = tuple(self._call(atom, left) if (atom := atom_of(lit)) else None for lit in body)
-        return SlicedRule(_in_atom(rule.head, only), body, calls, left, inner)
+        return SlicedRule(Atom(goal.predicate, _settled(rule.head.args, slots)), body, left, inner)
 
-    def _call(self, atom: Atom, slots: Mapping[Var, ArgumentSet]) -> AtomSet:
-        """Return the goal of an atom, or one that covers it if there are too many of its predicate."""
-        goal = atom_set(atom, slots)
-        goals = self.of_predicate[goal.key]
-        if goal.key not in self.widened and goal not in goals and len(goals) >= MOST_GOALS:
+    def _condition(self, literal: Literal, slots: Mapping[Var, ArgumentSet]) -> Condition:
+        terms = _settled(terms_of(literal), slots)
+        if isinstance(literal, Compare):
+            return Condition(literal.operator, terms)
+        (atom,) = atoms_of([literal])
+        goal = atom_set(Atom(atom.predicate, terms), slots)
+        known = self._known[goal.key]
+        if goal not in known and len(known) >= MOST_GOALS:
             patterns = self.program.types_by_predicate.get(goal.key, ())
-            types = [frozenset().union(*each) for each in zip(*patterns)] or goal.types
-            self.widened[goal.key] = AtomSet.of(goal.predicate, types)
-        goals.add(goal)
-        return self.widened.get(goal.key, goal)
+            goal = AtomSet.of(goal.predicate, [frozenset().union(*each) for each in zip(*patterns)] or goal.types)
+        known.add(goal)
+        return Condition("not" if isinstance(literal, Not) else "", terms, goal)
+
+
+def _settled(terms: Iterable[Term], slots: Mapping[Var, ArgumentSet]) -> tuple[Term, ...]:
+    """Return the terms with the only value of a variable instead of it."""
+    return tuple(slots[term].only or term if isinstance(term, Var) else term for term in terms)
 
 
 def _is_void(literal: Literal, rule: Rule) -> bool:
     """Return whether the literal is a `not` that is always true: a variable of its own can have no type."""
     return isinstance(literal, Not) and any(isinstance(t, Var) and not rule.types[t] for t in literal.atom.args)
-
-
-def _replaced(literal: Literal, by: Mapping[Var, Value]) -> Literal:
-    match literal:
-        case Atom():
-            return _in_atom(literal, by)
-        case Not(atom):
-            return Not(_in_atom(atom, by))
-        case Compare(operator, left, right):
-            return Compare(operator, substituted(left, by), substituted(right, by))
-    raise AssertionError(literal)
-
-
-def _in_atom(atom: Atom, by: Mapping[Var, Value]) -> Atom:
-    return Atom(atom.predicate, tuple(substituted(arg, by) for arg in atom.args))
-
-
-def atom_of(literal: Literal) -> Atom | None:
-    """Return the atom that a literal is, or denies."""
-    return next(iter(atoms_of([literal])), None)
-
-
-# ---- Goals about any values ------------------------------------------------------------------------------------------
 
 
 def apart(part: Slice) -> set[AtomSet]:
@@ -176,21 +152,14 @@ def apart(part: Slice) -> set[AtomSet]:
 
 
 def _apart(rule: SlicedRule) -> list[AtomSet]:
-    left = {atom: call for lit, call in zip(rule.body, rule.calls) if call and (atom := atom_of(lit))}
-    near = {*_entities(rule.head, rule), *(term for atom in left for term in atom.args if isinstance(term, Value))}
-    size = -1
-    while size != len(left):
-        size = len(left)
-        for atom in list(left):
-            entities = _entities(atom, rule)
-            if near.intersection(entities or atom.args) or not atom.args:
-                near |= entities
-                del left[atom]
-    return list(left.values())
+    ties = {each: rule.entities(each.terms) or set(each.terms) for _, each in rule.calls}
+    constants = [term for tie in ties.values() for term in tie if isinstance(term, Value)]
 
+    def beside(term: Term) -> set[Term]:
+        return {entity for tie in ties.values() if term in tie for entity in rule.entities(tie)}
 
-def _entities(atom: Atom, rule: SlicedRule) -> set[Term]:
-    return {term for term in atom.args if not term_set(term, rule.slots).types.issubset(PRIMITIVES)}
+    near = reachable([*rule.entities(rule.head.args), *constants], beside)
+    return [goal for goal, each in rule.calls if each.terms and ties[each].isdisjoint(near)]
 
 
 # ---- Values that no fact has -----------------------------------------------------------------------------------------
@@ -199,53 +168,37 @@ def _entities(atom: Atom, rule: SlicedRule) -> set[Term]:
 def isolation(slices: Iterable[Slice]) -> Bound:
     """Return for each type how many values that no fact has one rule can tell apart.
 
-    A variable can have such a value unless something binds it: a fact, a list, a call whose rules all bind it, or, in a
-    head, all the calls that lead there. Goals are not asked about such values.
+    A variable can have such a value unless something binds it: a fact, a list, a call whose rules all bind it. Heads
+    have such values only if a body asks about them: a goal is not asked about any.
     """
     found: Bound = Counter()
     for part in slices:
-        heads: Places = set()  # where such a value may be if it is asked about
-        asked: Places = set()  # where it is
-        for rule in _until_no_more(part.all_rules, heads):
-            heads |= _places(rule.head, _open_variables(rule, heads))
-        for rule in _until_no_more(part.all_rules, asked):
-            is_open = _asked_variables(rule, heads, asked)
-            asked |= {place for atom in atoms_of(rule.body) for place in _places(atom, is_open)}
-        found = most([found, *(variables(rule, _asked_variables(rule, heads, asked)) for rule in part.all_rules)])
+        heads: Places = set()
+        size = -1
+        while size != len(heads):
+            size = len(heads)
+            for rule in part.all_rules:
+                unbound = _unbound(rule, heads)
+                heads |= {(key_of(rule.head), n) for n, term in enumerate(rule.head.args) if term in unbound}
+        most: Bound = Counter()
+        asked: Bound = Counter()
+        for rule in part.all_rules:
+            unbound = _unbound(rule, heads)
+            most |= rule.counted(unbound)
+            asked += rule.counted(name for name in unbound if name not in rule.head.args)
+        found |= Counter({name: number for name, number in most.items() if name in asked})
     return found
 
 
-Places = set[tuple[PredicateKey, int]]
+Places = set[tuple[PredicateKey, int]]  # arguments of heads that their rules may not bind
 
 
-def _until_no_more(rules: Sequence[SlicedRule], found: Places) -> Iterator[SlicedRule]:
-    """Yield the rules again and again, until nothing more is found by them."""
-    size = -1
-    while size != len(found):
-        size = len(found)
-        yield from rules
-
-
-def _places(atom: Atom, names: Sequence[Term]) -> Places:
-    return {(key_of(atom), place) for place, term in enumerate(atom.args) if term in names}
-
-
-def _open_variables(rule: SlicedRule, places: Places) -> list[Var]:
+def _unbound(rule: SlicedRule, places: Places) -> list[Var]:
     bound: set[Term] = set()
-    for literal in rule.body:
-        if atom := atom_of(literal):
-            known = [term for place, term in enumerate(atom.args) if (key_of(atom), place) not in places]
-            bound.update(term for term in known if literal == atom or term in rule.inner)
+    for goal, call in rule.calls:
+        known = [term for place, term in enumerate(call.terms) if (goal.key, place) not in places]
+        bound.update(term for term in known if not call.is_not or term in rule.inner)
     return [name for name, slot in rule.slots.items() if slot.values is None and name not in bound]
-
-
-def _asked_variables(rule: SlicedRule, places: Places, asked: Places) -> list[Var]:
-    head = rule.head
-    return [
-        name
-        for name in _open_variables(rule, places)
-        if name not in head.args or not asked.isdisjoint(_places(head, [name]))
-    ]
 
 
 # ---- Proofs that no facts make one goal true and another false, whatever their number -------------------------------
@@ -270,86 +223,79 @@ def _asked_variables(rule: SlicedRule, places: Places, asked: Places) -> list[Va
 #   in it: leaving facts out makes no more of it true. (For rules without `not`, this is the test of containment on a
 #   canonical database of A. K. Chandra and P. M. Merlin, Optimal implementation of conjunctive queries, 1977.)
 
-Bound = Counter[str]  # ids by type
 _MOST_MATCHES = 3_000  # tried for one pair of rules
-
-# ---- containment ---------------------------------------------------------------------------------------------------
 
 
 def is_contained(one: Slice, other: Slice) -> bool:
     """Return whether it is proved that all that one slice derives of its goal, the other derives of its own."""
-    failed: set[_Pair] = set()
+    search = _Containment((one, other))
     while True:
-        known = len(failed)
-        holds = _Containment((one, other), failed, set()).assume((0, one.goal, other.goal))
-        if not holds or len(failed) == known:
+        known = len(search.failed)
+        search.assumed.clear()
+        holds = search.holds(0, one.goal, other.goal)
+        if not holds or len(search.failed) == known:
             return holds
-
-
-# Which slice's goal is contained in the other's: its index, its goal and the other's goal.
-_Pair = tuple[int, AtomSet, AtomSet]
 
 
 @dataclass
 class _Containment:
-    """One pass: pairs that have not failed are assumed to hold, until a pass finds no further one that fails."""
+    """Pairs that have not failed are assumed to hold, again and again until no further one fails.
+
+    A pair has the slice whose goal is contained in the other's, by its place, that goal, and the other's goal.
+    """
 
     sides: tuple[Slice, Slice]
-    failed: set[_Pair]
-    seen: set[_Pair]
+    failed: set[tuple[int, AtomSet, AtomSet]] = field(default_factory=set)
+    assumed: set[tuple[int, AtomSet, AtomSet]] = field(default_factory=set)
 
-    def assume(self, pair: _Pair) -> bool:
-        if pair not in self.seen | self.failed:
-            self.seen.add(pair)
-            if not self._holds(*pair):
+    def holds(self, side: int, goal: AtomSet, wider: AtomSet) -> bool:
+        pair = side, goal, wider
+        if pair not in self.assumed | self.failed:
+            self.assumed.add(pair)
+            if not self._has_counterparts(side, goal, wider):
                 self.failed.add(pair)
         return pair not in self.failed
 
-    def _holds(self, side: int, goal: AtomSet, wider: AtomSet) -> bool:
+    def _has_counterparts(self, side: int, goal: AtomSet, wider: AtomSet) -> bool:
         one, other = self.sides[side], self.sides[1 - side]
         accepted = list(other.accepted(wider)) if goal.key == wider.key else []
         return (
             len(goal.args) == len(wider.args)
             and are_within(goal.args, wider.args)
             and all(any(are_within(slots, each) for each in accepted) for slots in one.accepted(goal))
-            and all(any(self._covers(side, each, rule) for each in other.rules[wider]) for rule in one.rules[goal])
+            and all(
+                any(self._requires_less(side, each, rule) for each in other.rules[wider]) for rule in one.rules[goal]
+            )
         )
 
-    def _covers(self, side: int, general: SlicedRule, rule: SlicedRule) -> bool:
+    def _requires_less(self, side: int, general: SlicedRule, rule: SlicedRule) -> bool:
         """Return whether the general rule, with some of the rule's terms as its variables, requires no more."""
         steps = iter(range(_MOST_MATCHES))
 
-        def covers(place: int, by: Mapping[Var, Term] | None) -> bool:
-            """Return whether the general rule's literals from a place on are among those of the rule."""
+        def matches(place: int, by: Mapping[Var, Term] | None) -> bool:
+            """Return whether the general rule's conditions from a place on are among those of the rule."""
             if by is None or next(steps, None) is None:
                 return False
             if place == len(general.body):
                 inner = {by[name] for name in general.inner}  # `not p(x, x)` requires less than `not p(x, y)`
-                fits = (_fits(name, term, general, rule) for name, term in by.items())
-                return len(inner) == len(general.inner) and all(fits)
-            wanted, called = general.body[place], general.calls[place]
+                return len(inner) == len(general.inner) and all(_fits(*pair, general, rule) for pair in by.items())
+            wanted = general.body[place]
             return any(
-                (more := _matched(terms_of(wanted), terms_of(literal), by)) is not None
-                and _is_alike(wanted, literal)
-                and self._calls(side, literal, call, called)
-                and covers(place + 1, more)
-                for literal, call in zip(rule.body, rule.calls)
+                wanted.operator == each.operator
+                and (more := _matched(wanted.terms, each.terms, by)) is not None
+                and self._asks_less(side, wanted.goal, each)
+                and matches(place + 1, more)
+                for each in rule.body
             )
 
-        return covers(0, _matched(general.head.args, rule.head.args, {}))
+        return matches(0, _matched(general.head.args, rule.head.args, {}))
 
-    def _calls(self, side: int, literal: Literal, call: AtomSet | None, wanted: AtomSet | None) -> bool:
-        if call is None or wanted is None:
-            return True
-        return self.assume((1 - side, wanted, call) if isinstance(literal, Not) else (side, call, wanted))
-
-
-def _is_alike(one: Literal, other: Literal) -> bool:
-    """Return whether the literals differ only in their terms; which helper predicates they call does not matter."""
-    if isinstance(one, Compare) or isinstance(other, Compare):
-        return isinstance(one, Compare) and isinstance(other, Compare) and one.operator == other.operator
-    names = {atom.predicate for atom in atoms_of([one, other])}
-    return type(one) is type(other) and (len(names) == 1 or all(map(is_made_here, names)))
+    def _asks_less(self, side: int, wanted: AtomSet | None, each: Condition) -> bool:
+        if wanted is None or each.goal is None:
+            return wanted == each.goal
+        names = {wanted.predicate, each.goal.predicate}  # which helper predicates they call does not matter
+        pair = (wanted, each.goal) if each.is_not else (each.goal, wanted)
+        return (len(names) == 1 or all(map(is_made_here, names))) and self.holds(side ^ each.is_not, *pair)
 
 
 def _matched(general: Sequence[Term], terms: Sequence[Term], by: Mapping[Var, Term]) -> dict[Var, Term] | None:
@@ -378,17 +324,16 @@ class Unbounded(Exception):
 def bound_of(holds: Slice, fails: Slice | None) -> Bound | None:
     """Return how many ids of each type are enough to make one goal true and another false; None if unknown."""
     slices = [holds, fails] if fails else [holds]
-    literals = [literal for part in slices for rule in part.all_rules for literal in rule.body]
-    if isolation(slices)[INTEGER] and any(isinstance(lit, Compare) and lit.operator in "<=>=" for lit in literals):
+    operators = {each.operator for part in slices for rule in part.all_rules for each in rule.body}
+    if isolation(slices)[INTEGER] and operators & TYPED.keys():
         return None  # numbers that no fact mentions lie between those that facts mention: leaving facts out adds some
     found = Counter(name for slot in holds.goal.args if slot.values is None for name in slot.types)
     try:
-        found += _Walk(holds).ids(holds.goal, True, False)
-        if fails:
-            found += _Walk(fails).ids(fails.goal, False, False)
+        for part, is_true in zip(slices, (True, False)):
+            found += _Walk(part).ids(part.goal, is_true, False)
     except (Unbounded, RecursionError):
         return None
-    if any(each.reads_time for each in slices):
+    if any(part.reads_time for part in slices):
         found[INTEGER] += 1
     return found
 
@@ -408,39 +353,28 @@ class _Walk:
         if key not in self.known:
             self.known[key] = Counter()  # of a recursive goal, every part must be empty
             each = [self._of_rule(rule, *key[1:]) for rule in self.part.rules[goal]]
-            self.known[key] = most(each) if is_true else sum(each, Counter())
+            self.known[key] = _most(each) if is_true else sum(each, Counter())
         return self.known[key]
 
     def _of_rule(self, rule: SlicedRule, is_true: bool, is_scoped: bool) -> Bound:
         """Return the bound for the rule's body to be true with some values of its own variables, or false with all."""
         found = [_chosen(rule, rule.own, is_scoped)] if is_true else []
         is_scoped = is_scoped or (not is_true and bool(rule.own))
-        for literal, call in zip(rule.body, rule.calls):
-            inner = rule.inner.intersection(terms_of(literal))
-            if isinstance(literal, Not) and call and is_true:
-                found.append(self.ids(call, False, is_scoped or bool(inner)))
-            elif isinstance(literal, Not) and call:
-                found.append(_chosen(rule, inner, is_scoped) + self.ids(call, True, is_scoped))
-            elif call:
-                found.append(self.ids(call, is_true, is_scoped))
-        return sum(found, Counter()) if is_true else most(found)
+        for goal, each in rule.calls:
+            inner = rule.inner.intersection(each.terms)
+            if each.is_not and not is_true:
+                found.append(_chosen(rule, inner, is_scoped) + self.ids(goal, True, is_scoped))
+            else:
+                found.append(self.ids(goal, is_true and not each.is_not, is_scoped or bool(inner)))
+        return sum(found, Counter()) if is_true else _most(found)
 
 
 def _chosen(rule: SlicedRule, names: Iterable[Var], is_scoped: bool) -> Bound:
-    found = variables(rule, names)
+    found = rule.counted(names)
     if found and is_scoped:
         raise Unbounded
     return found
 
 
-def variables(rule: SlicedRule, names: Iterable[Var]) -> Bound:
-    """Count the variables by type: one that may have several types counts for each."""
-    slots = [rule.slots[name] for name in names]
-    return Counter(name for slot in slots if slot.values is None for name in slot.types)
-
-
-def most(bounds: Iterable[Bound]) -> Bound:
-    found: Bound = Counter()
-    for bound in bounds:
-        found |= bound
-    return found
+def _most(bounds: Iterable[Bound]) -> Bound:
+    return reduce(or_, bounds, Counter())

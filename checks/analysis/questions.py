@@ -2,25 +2,23 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import count, groupby
+from itertools import chain, count, groupby, zip_longest
 from operator import attrgetter
 from typing import NamedTuple
 
-from checks.analysis.proofs import apart, sliced
+from checks.analysis.proofs import Slice, apart
 from checks.analysis.search import (
     MOST_IDS,
     REQUEST_MEMORY,
     SECONDS,
+    AnswerSetProgram,
     Claim,
     Derived,
-    Finding,
-    OutOfLimits,
-    ProgramWriter,
     Solver,
     Verdict,
     Witness,
+    holds,
     searched,
-    values_of,
 )
 from checks.asking import run
 from checks.asking.advice import Unknown, advice
@@ -53,19 +51,20 @@ def derived(program: Program) -> Derived:
     }  # fmt: skip
 
 
-def proved(claim: Claim, solver: Solver, most: int = MOST_IDS) -> Finding:
+def proved(claim: Claim, solver: Solver, most: int = MOST_IDS) -> Claim:
     searched([claim], solver, most)
-    return claim.finding
+    return claim
 
 
 # ---- comparing two policies ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Difference:
+class Difference(NamedTuple):
+    """The claims that a new policy grants no more of a permission, and no less, and what was found about them."""
+
     permission: str  # such as `read on Document`
-    more: Finding
-    less: Finding
+    more: Claim
+    less: Claim
 
     @property
     def is_same(self) -> bool:
@@ -74,25 +73,29 @@ class Difference:
 
 def compared(old: Program, new: Program, solver: Solver, most: int = MOST_IDS) -> list[Difference]:
     """Compare what two policies can allow, by permission; all others are the same, since no rule of them differs."""
-    claims = [(permission, *both_ways(old, new, goal)) for permission, goal in differing(old, new)]
-    searched([claim for _, less, more in claims for claim in (more, less)], solver, most)
-    return [Difference(permission, more.finding, less.finding) for permission, less, more in claims]
+    found = [Difference(permission, *both_ways(new, old, goal)) for permission, goal in differing(old, new)]
+    searched([claim for each in found for claim in (each.more, each.less)], solver, most)
+    return found
 
 
 def both_ways(
     old: Program, new: Program, goal: AtomSet, other: AtomSet | None = None, never: Derived | None = None
 ) -> tuple[Claim, Claim]:
     """Return the claims that each goal holds only where the other does."""
-    sides = sliced(old, goal), sliced(new, other or goal)
+    sides = Slice(old, goal), Slice(new, other or goal)
     return Claim(*sides, never or {}), Claim(*sides[::-1], never or {})
 
 
 def differing(old: Program, new: Program) -> list[tuple[str, AtomSet]]:
     """Return the permissions that may differ, such as `read on Document`, each with its goal."""
+    starts = [rule.head for rule in changed_rules(old, new)]
+    for side, other in ((old, new), (new, old)):  # fact patterns that only one of them accepts
+        for key, patterns in side.accepted.items():
+            starts += (AtomSet.of(key[0], types) for types in patterns if types not in other.accepted.get(key, ()))
     found: dict[tuple[str, str, int], AtomSet] = {}
-    for each in reached(old, new, [*(rule.head for rule in changed_rules(old, new)), *_changed_patterns(old, new)]):
-        if each.atoms.predicate == ALLOW and each.atoms.types:
-            for permission, resource, goal in _permissions_of(each.atoms, old, new):
+    for atoms in (each.atoms for each in reached(old, new, starts)):
+        if atoms.predicate == ALLOW and atoms.types:
+            for permission, resource, goal in _permissions_of(atoms, old, new):
                 known = found.get((resource, permission, len(goal.args)), goal)
                 slots = (ArgumentSet(one.types | other.types, one.values) for one, other in zip(goal.args, known.args))
                 found[resource, permission, len(goal.args)] = AtomSet(ALLOW, tuple(slots))
@@ -104,17 +107,18 @@ def _permissions_of(atoms: AtomSet, *programs: Program) -> Iterator[tuple[str, s
     slots, arity = [ArgumentSet(types) for types in atoms.types], len(atoms.types)
     for resource in sorted(atoms.types[_RESOURCE]) if arity > _RESOURCE else [""]:
         slots[_RESOURCE:3] = [ArgumentSet(frozenset((resource,)))] if resource else []
-        actions: dict[str, list[str]] = {} if arity > _ACTION else {_OTHER: []}
+        actions = {_OTHER: slots[_ACTION:2]}
         if arity > _ACTION and (value := atoms.values[_ACTION]) is not None:
-            actions = {value.id: [value.id]}
+            actions = {value.id: [ArgumentSet.of([value])]}
         elif arity > _ACTION and STRING in atoms.types[_ACTION]:
             known = actions_on(resource, arity, *programs)
             others = frozenset().union(*(program.names for program in programs)) - known
             new = next(name for name in map("other{}".format, count(1)) if name not in others | known)
-            actions = {name: [name] for name in known} | {_OTHER: [*others, new]}
-        for action, names in actions.items():
-            slots[_ACTION:2] = [ArgumentSet.of(Value(STRING, name) for name in names)] if names else []
-            yield f"{action} on {resource}" if resource else action, resource, AtomSet(ALLOW, tuple(slots))
+            names = {name: [name] for name in known} | {_OTHER: [*others, new]}
+            actions = {name: [ArgumentSet.of(Value(STRING, each) for each in same)] for name, same in names.items()}
+        for action, named in actions.items():
+            goal = AtomSet(ALLOW, (*slots[:_ACTION], *named, *slots[2:]))
+            yield f"{action} on {resource}" if resource else action, resource, goal
 
 
 def actions_on(resource: str, arity: int, *programs: Program) -> set[str]:
@@ -128,14 +132,6 @@ def actions_on(resource: str, arity: int, *programs: Program) -> set[str]:
             if isinstance(action, Value) and (not resource or resource in types_of(rest[0], rule.types)):
                 found.add(action.id)
     return found
-
-
-def _changed_patterns(old: Program, new: Program) -> Iterator[AtomSet]:
-    """Yield the fact patterns that only one of the programs accepts."""
-    for side, other in ((old, new), (new, old)):
-        for key, patterns in side.accepted.items():
-            known = other.accepted.get(key, ())
-            yield from (AtomSet.of(key[0], types) for types in patterns if types not in known)
 
 
 # ---- proving a claim -----------------------------------------------------------------------------------------------
@@ -160,13 +156,12 @@ def stated(program: Program, goal: str, condition: str = "") -> Claim:
     """
     unused = next(stem for stem in map("any{}_".format, count(1)) if stem not in goal + condition)
     predicate, terms = _goal_terms(goal, unused)
-    for _, type_name, value_id in terms:
-        if value_id is None and type_name is not None and type_name not in program.subtypes:
-            raise NotAClaim(str(Unknown("type", type_name, "", tuple(sorted(program.types)))))
+    typed = [each for each in terms if each.type is not None and each.id is None]
+    for each in typed:
+        if each.type not in program.subtypes:
+            raise NotAClaim(str(Unknown("type", each.type or "", "", tuple(sorted(program.types)))))
     text, name = program.source.text, next(n for n in map("claim_{}".format, count(1)) if n not in program.predicates)
-    params = ", ".join(
-        each.text if each.type is None or each.id is not None else f"{each.text}: {each.type}" for each in terms
-    )
+    params = ", ".join(f"{each.text}: {each.type}" if each in typed else each.text for each in terms)
     body = f"{predicate}({', '.join(each.text for each in terms)})" + (f" and ({condition})" if condition else "")
     try:
         extended = compile_text(f"{text}\n{name}({params}) if {body};\n")
@@ -179,7 +174,7 @@ def stated(program: Program, goal: str, condition: str = "") -> Claim:
     rules = extended.rules_by_predicate.get((name, len(terms)), ())
     types = [frozenset().union(*(types_of(rule.head.args[n], rule.types) for rule in rules)) for n in range(len(terms))]
     # The claim's own calls would make the policy accept more facts.
-    part = sliced(replace(extended, accepted=program.accepted), AtomSet.of(name, types))
+    part = Slice(replace(extended, accepted=program.accepted), AtomSet.of(name, types))
     return Claim(part, never=derived(program), shown=predicate)
 
 
@@ -223,37 +218,37 @@ def unknown_words_of(program: Program, goal: str) -> list[str]:
 
 def checked_never(program: Program, assertions: Sequence[Invariant]) -> list[AssertionOutcome]:
     """Check the `assert_never` of a policy's tests, within a time limit for all of them together."""
-    claims: dict[int, Claim] = {}
-    messages: dict[int, str] = {}
+    claims: list[Claim | str] = []  # or why there is none
     try:
         with Solver(memory=REQUEST_MEMORY, waits=True) as solver:  # publishing over HTTP checks them, too
-            for place, each in enumerate(assertions):
+            for each in assertions:
                 if solver.left <= 0:  # compiling a claim takes as long as compiling the policy
                     break
                 try:
-                    claims[place] = stated(program, each.goal, each.condition)
+                    claims.append(stated(program, each.goal, each.condition))
                 except AuthzError as reason:
-                    messages[place] = reason.message
-            searched(list(claims.values()), solver)
+                    claims.append(reason.message)
+            searched([claim for claim in claims if isinstance(claim, Claim)], solver)
     except AuthzError as reason:
-        messages = dict.fromkeys(range(len(assertions)), reason.message)
-    outcomes = []
-    for place, each in enumerate(assertions):
-        line, _ = program.source.position(each.span.start)
-        outcome = AssertionOutcome(each.text, line, False, messages.get(place, ""))
-        finding = claims[place].finding if place in claims else Finding(Verdict.UNKNOWN)
-        outcomes.append(outcome if outcome.message else _with_finding(outcome, finding, program, each.goal))
-    return outcomes
+        claims = [reason.message] * len(assertions)
+    return [_outcome(program, *pair) for pair in zip_longest(assertions, claims)]
 
 
-def _with_finding(outcome: AssertionOutcome, finding: Finding, program: Program, goal: str) -> AssertionOutcome:
-    if finding.witness:
-        lines = [f"with {fact_of_atom(fact).noted}" for fact in finding.witness.facts] or ["with no facts"]
-        message = f"expected never, found {fact_of_atom(finding.witness.atom).noted}"
-        return replace(outcome, message=message, too_much=True, explanation=lambda _: lines)
-    if finding.is_enough:
-        return replace(outcome, passed=True, extent="; ".join([finding.extent, *unknown_words_of(program, goal)]))
-    return replace(outcome, message=f"not decided within {SECONDS:g} seconds: {finding.extent}")
+def _outcome(program: Program, assertion: Invariant, claim: Claim | str | None) -> AssertionOutcome:
+    line, _ = program.source.position(assertion.span.start)
+    outcome = AssertionOutcome(assertion.text, line, False)
+    match claim:
+        case str():
+            return replace(outcome, message=claim)
+        case Claim(witness=Witness(facts, atom)):
+            lines = [f"with {fact_of_atom(fact).noted}" for fact in facts] or ["with no facts"]
+            told = f"expected never, found {fact_of_atom(atom).noted}"
+            return replace(outcome, message=told, too_much=True, explanation=lambda _: lines)
+        case Claim(is_enough=True):
+            extent = "; ".join([claim.extent, *unknown_words_of(program, assertion.goal)])
+            return replace(outcome, passed=True, extent=extent)
+    extent = claim.extent if claim else Verdict.UNKNOWN.value
+    return replace(outcome, message=f"not decided within {SECONDS:g} seconds: {extent}")
 
 
 # ---- what would allow it -------------------------------------------------------------------------------------------
@@ -295,60 +290,53 @@ class Ways:
 def ways(claim: Claim, stored: Sequence[Atom], solver: Solver, most: int = MOST_WAYS, now: int | None = None) -> Ways:
     """Search for the smallest changes of facts after which a stated goal holds, over the stored facts given."""
     keys = {goal.key for goal in claim.holds.rules}
-    stored = [fact for fact in dict.fromkeys(stored) if key_of(fact) in keys]
+    before = {fact for fact in stored if key_of(fact) in keys}
     found: list[Way] = []
     is_complete = False
     for ids in (1, 2):
-        writer = claim.program(ids, run.current_time() if now is None else now, stored)
+        program = claim.program(ids, run.current_time() if now is None else now, sorted(before, key=str))
         for way in found:
-            _exclude(way, writer)
+            _exclude(way, program)
         while len(found) < most:
-            try:
-                answer = solver.solve(writer.text, solver.left / (1 if found else 1.5))
-            except OutOfLimits:
-                answer = {"model": None, "is_complete": False}
-            is_complete = answer["is_complete"]
-            if answer["model"] is None:
+            model, is_complete = solver.solve(program.text, solver.left / (1 if found else 1.5))
+            if model is None:
                 break
-            way = _needed(claim, claim.witness(answer["model"], writer), stored, solver)
-            if not (way.inserts or way.deletes):
+            changes = _needed(claim, claim.confirmed(model, program), before, solver)
+            if not changes:
                 return Ways(notes=("already true",), holds=True)
+            way = Way(tuple(f for f in changes if f not in before), tuple(f for f in changes if f in before))
             found.append(way)
-            _exclude(way, writer)
+            _exclude(way, program)
     found.sort(key=lambda way: (len(way.inserts) + len(way.deletes), str(way)))
     note = "no way found" if is_complete else "no way found before the time or memory limit was reached"
     return Ways(found, () if found else (note,), is_complete)
 
 
-def _needed(claim: Claim, witness: Witness, stored: Sequence[Atom], solver: Solver) -> Way:
-    """Return the changes of the stored facts that the goal needs: those of a model may be more, if time was short."""
-    before, after = set(stored), set(witness.facts)
-    needed = [*sorted(before - after, key=str), *(fact for fact in witness.facts if fact not in before)]
+def _needed(claim: Claim, witness: Witness, before: set[Atom], solver: Solver) -> list[Atom]:
+    """Return the changes that the goal needs: those of a model may be more, if there was no time to improve it."""
+    needed = sorted(before.symmetric_difference(witness.facts), key=str)
     size = len(needed)
     while size and solver.left > 0:
-        place = 0
-        while place < len(needed):
+        for place in reversed(range(0, len(needed), size)):
             fewer = [*needed[:place], *needed[place + size :]]
-            if claim.holds_with(before.symmetric_difference(fewer), witness):
+            if holds(claim.holds, before.symmetric_difference(fewer), witness):
                 needed = fewer
-            else:
-                place += size
         size //= 2
-    return Way(tuple(f for f in needed if f not in before), tuple(f for f in needed if f in before))
+    return needed
 
 
-def _exclude(way: Way, writer: ProgramWriter) -> None:
+def _exclude(way: Way, program: AnswerSetProgram) -> None:
     """Exclude further changes of the same kind: the same but for the ids of actors and resources, and new numbers."""
-    known = writer.universe.numbers
     kinds = []
     for present, absent, facts in (("f", "s", way.inserts), ("s", "f", way.deletes)):
         for fact in facts:
-            args = [v if v.type in PRIMITIVES and v in known else frozenset((v.type,)) for v in values_of(fact)]
-            terms, domains = writer.any_of(AtomSet.of(fact.predicate, args).args)
-            atoms = writer.atom(present, key_of(fact), terms), f"not {writer.atom(absent, key_of(fact), terms)}"
-            kinds.append(f"kind{len(writer.lines)}")
-            writer.add(f"{kinds[-1]} :- {', '.join(filter(None, [*atoms, domains]))}.")
-    writer.add(f":- {', '.join(kinds)}.")
+            same = {each for each in fact.args if types_of(each, {}) <= {*PRIMITIVES} and each in program.numbers}
+            args = [each if each in same else types_of(each, {}) for each in fact.args]
+            terms, domains = program.any_of(AtomSet.of(fact.predicate, args).args)
+            atoms = program.atom(present, key_of(fact), terms), f"not {program.atom(absent, key_of(fact), terms)}"
+            kinds.append(f"kind{len(program.lines)}")
+            program.derive(kinds[-1], [*atoms, domains])
+    program.add(f":- {', '.join(kinds)}.")
 
 
 def stored_around(session: Snapshot, claim: Claim) -> tuple[list[Atom], list[str]]:
@@ -397,77 +385,68 @@ def _entities(fact: Fact) -> list[Value]:
 # Facts of `allow` and of `has_permission` do not count for resources of types for which rules derive them.
 
 _IDS = 2  # of each type: more are searched only to compare policies
-DeclaredNames = dict[tuple[str, str, str], Span]  # by block, keyword and name
+Declared = Sequence[tuple[str, str, Span]]  # names, each with its block
+Notices = Iterator[tuple[Span, str, str]]  # what is said of a place, and how far it was searched; empty: it is not so
 
 
 def without_effect(program: Program, solver: Solver) -> tuple[list[Problem], bool]:
     """Return a notice for each part of the policy that has no effect, and whether there was time to check all parts."""
-    names: DeclaredNames = {
-        (block.name.text, item.keyword.text, name.text): name.span
-        for block in parse(program.source).items if isinstance(block, ast.Block) and block.name is not None
-        for item in block.items if isinstance(item, ast.NameList)
-        for name in item.names if program.knows(block.name.text)
+    names = {
+        keyword: [
+            (block.name.text, name.text, name.span)
+            for block in parse(program.source).items if isinstance(block, ast.Block) and block.name is not None
+            for item in block.items if isinstance(item, ast.NameList) and item.keyword.text == keyword
+            for name in item.names if program.knows(block.name.text)
+        ]
+        for keyword in ("roles", "permissions")
     }  # fmt: skip
-    found = [*_unused_roles(program, names), *_permissions(program, names, solver), *_idle_rules(program, solver)]
+    notices = chain(
+        _roles(program, names["roles"]), _permissions(program, names["permissions"], solver), _rules(program, solver)
+    )
+    found = [Problem(f"{told} ({extent})", span, severity="notice") for span, told, extent in notices if extent]
     return sorted(found, key=lambda problem: problem.span.start), solver.left > 0
 
 
-def _notice(span: Span, message: str, extent: str) -> Problem:
-    return Problem(f"{message} ({extent})", span, severity="notice")
-
-
-def _unused_roles(program: Program, names: DeclaredNames) -> Iterator[Problem]:
-    """Yield the roles that no rule on which a decision depends asks for."""
+def _roles(program: Program, names: Declared) -> Notices:
+    """Tell of the roles that no rule on which a decision depends asks for."""
     everything = program.subtypes[ACTOR] | program.subtypes[RESOURCE]
     arities = [arity for name, arity in program.rules_by_predicate if name == ALLOW and arity <= 3]
     goals = [AtomSet.of(ALLOW, [everything, frozenset((STRING,)), everything][:arity]) for arity in arities]
-    asked = [goal for goal in sliced(program, *goals).rules if goal.key == ("has_role", 3)]
-    for (block, keyword, name), span in names.items():
+    asked = [goal for goal in Slice(program, *goals).rules if goal.key == ("has_role", 3)]
+    for block, name, span in names:
         wanted = AtomSet.of("has_role", [everything, Value(STRING, name), program.subtypes[block]])
-        if keyword == "roles" and not any(map(wanted.meets, asked)):
-            yield _notice(span, f'the role "{name}" grants nothing', "proved")
+        yield span, f'the role "{name}" grants nothing', "" if any(map(wanted.meets, asked)) else "proved"
 
 
-def _permissions(program: Program, names: DeclaredNames, solver: Solver) -> Iterator[Problem]:
-    """Yield the permissions that nobody can have, and those that everybody has who has another one."""
-    goals = {
-        (block, name): AtomSet.of(ALLOW, [program.subtypes[ACTOR], Value(STRING, name), program.subtypes[block]])
-        for block, keyword, name in names
-        if keyword == "permissions"
-    }
-    claims = {place: Claim(sliced(program, goal), never=derived(program)) for place, goal in goals.items()}
-    searched(list(claims.values()), solver, _IDS)
-    distinct: list[tuple[str, str]] = []
-    for (block, name), claim in claims.items():
-        span = names[block, "permissions", name]
-        if claim.finding.is_enough:
-            yield _notice(span, f'nobody can have "{name}"', claim.finding.extent)
-        if claim.finding.verdict != Verdict.FOUND:
-            continue
-        for other in [other for each, other in distinct if each == block]:
-            pair = both_ways(program, program, goals[block, other], goals[block, name], derived(program))
-            if extent := _nothing_against(pair, solver):
-                yield _notice(span, f'"{name}" is the same as "{other}"', extent)
-                break
-        else:
-            distinct.append((block, name))
+def _permissions(program: Program, names: Declared, solver: Solver) -> Notices:
+    """Tell of the permissions that nobody can have, and of those that everybody has who has another one."""
+    distinct: list[tuple[str, str, AtomSet]] = []
+    for block, name, span in names:
+        goal = AtomSet.of(ALLOW, [program.subtypes[ACTOR], Value(STRING, name), program.subtypes[block]])
+        claim = Claim(Slice(program, goal), never=derived(program))
+        yield span, f'nobody can have "{name}"', _nothing_against([claim], solver)
+        if claim.verdict == Verdict.FOUND:
+            for other, known in [(other, known) for place, other, known in distinct if place == block]:
+                pair = both_ways(program, program, known, goal, derived(program))
+                if extent := _nothing_against(pair, solver):
+                    yield span, f'"{name}" is the same as "{other}"', extent
+                    break
+            else:
+                distinct.append((block, name, goal))
 
 
-def _idle_rules(program: Program, solver: Solver) -> Iterator[Problem]:
-    """Yield the rules without which every decision would be the same."""
+def _rules(program: Program, solver: Solver) -> Notices:
+    """Tell of the rules without which every decision would be the same."""
     for origin in program.written:
         without = replace(program, rules=tuple(rule for rule in program.rules if rule.origin != origin))
         goals = [goal for _, goal in differing(program, without)]
         claims = [claim for goal in goals for claim in both_ways(program, without, goal, never=derived(program))]
-        if extent := _nothing_against(claims, solver):
-            yield _notice(origin, "this rule changes no decision", extent)
+        yield origin, "this rule changes no decision", _nothing_against(claims, solver)
 
 
 def _nothing_against(claims: Sequence[Claim], solver: Solver) -> str:
     """Return how far the claims were searched, if nothing was found against any of them; otherwise an empty text."""
-    findings = []
     for claim in claims:
-        findings.append(proved(claim, solver, _IDS))
-        if not findings[-1].is_enough:
+        if not proved(claim, solver, _IDS).is_enough:
             return ""
-    return min(findings, key=lambda each: each.verdict == Verdict.PROVED).extent if findings else ""
+    return min(claims, key=lambda claim: claim.verdict == Verdict.PROVED).extent if claims else ""

@@ -1,24 +1,19 @@
 """Results of the analysis as text, with what was found as policy tests, for commands, pages and responses."""
 
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
-
-from django.core.management.base import CommandError
 
 from checks.analysis.questions import Difference, Ways, compared, stated, stored_around, ways, without_effect
-from checks.analysis.search import SECONDS, Finding, Solver, Verdict, Witness, request_solver
+from checks.analysis.search import SECONDS, Claim, Solver, Verdict, Witness, request_solver
 from checks.asking.question import Question
 from checks.asking.run import in_memory
 from checks.asking.snapshot import Snapshot, fact_of_atom
 from checks.explain.cases import ANY
 from policy.active import active_program
 from policy.core.clock import short_text_of
-from policy.errors import AuthzError, Unavailable
+from policy.errors import AuthzError
 from policy.language.source import Problem
 from policy.management import command
-from policy.models import DEFAULT_SLUG
 from policy.publishing import NamedPolicy
 from policy.rules import compile_text
 from policy.rules.program import Atom, Program
@@ -27,31 +22,30 @@ from policy.values import Value, quoted
 SAME, MORE, UNDECIDED = 0, 1, 2  # exit statuses
 
 
-def status_of(found: Iterable[Finding]) -> int:
-    findings = list(found)
-    if any(each.verdict == Verdict.FOUND for each in findings):
+def status_of(claims: Sequence[Claim]) -> int:
+    if any(claim.witness for claim in claims):
         return MORE
-    return SAME if all(each.is_enough for each in findings) else UNDECIDED
+    return SAME if all(claim.is_enough for claim in claims) else UNDECIDED
 
 
 def comparison_lines(found: Sequence[Difference], old: NamedPolicy, new: NamedPolicy) -> Iterator[str]:
-    for each in found:
+    for permission, *sides in found:
+        is_same = all(claim.verdict == Verdict.PROVED for claim in sides)
         told = [
-            f"grants {word}" if finding.verdict == Verdict.FOUND else f"not {word} ({finding.extent})"
-            for word, finding in (("more", each.more), ("less", each.less))
+            f"grants {word}" if claim.witness else f"not {word} ({claim.extent})"
+            for word, claim in zip(("more", "less"), sides)
         ]
-        is_same = each.more.verdict == each.less.verdict == Verdict.PROVED
-        yield f"{each.permission}: {'the same (proved)' if is_same else '; '.join(told)}"
-        for finding, (name, program), (other, _) in ((each.more, new, old), (each.less, old, new)):
-            if finding.witness:
-                lines = test_lines(finding.witness, f"{each.permission}: allowed by {name}, not by {other}", program)
+        yield f"{permission}: {'the same (proved)' if is_same else '; '.join(told)}"
+        for claim, (name, program), (other, _) in zip(sides, (new, old), (old, new)):
+            if claim.witness:
+                lines = test_lines(claim.witness, f"{permission}: allowed by {name}, not by {other}", program)
                 yield from (f"  {line}" for line in lines)
     if not found:
         yield "No difference: the rules that decisions depend on are the same."
         return
-    more, less = (sum(one.verdict == Verdict.FOUND for one in side) for side in zip(*((d.more, d.less) for d in found)))
+    counts = [sum(claim.witness is not None for claim in side) for side in zip(*(each[1:] for each in found))]
     granted = ", ".join(
-        f"{n:,} {'grants' if n == 1 else 'grant'} {word}" for n, word in ((more, "more"), (less, "less"))
+        f"{number:,} {'grants' if number == 1 else 'grant'} {word}" for number, word in zip(counts, ("more", "less"))
     )
     same = sum(each.is_same for each in found)
     yield f"{command.counted(len(found), 'permission')} compared: {granted}, {same:,} without a difference."
@@ -73,11 +67,11 @@ def test_lines(witness: Witness, title: str, program: Program) -> Iterator[str]:
     yield "}"
 
 
-def proof_lines(found: Finding, goal: str, program: Program) -> Iterator[str]:
+def proof_lines(claim: Claim, goal: str, program: Program) -> Iterator[str]:
     words = {Verdict.PROVED: "never: ", Verdict.NONE: "no counterexample: "}
-    yield f"{words.get(found.verdict, '')}{found.extent}{': these facts allow it' if found.witness else ''}"
-    if found.witness:
-        yield from test_lines(found.witness, f"{goal} is possible", program)
+    yield f"{words.get(claim.verdict, '')}{claim.extent}{': these facts allow it' if claim.witness else ''}"
+    if claim.witness:
+        yield from test_lines(claim.witness, f"{goal} is possible", program)
 
 
 def compared_policies(
@@ -86,9 +80,8 @@ def compared_policies(
     """Compare two policies with names, for a command; return the lines of the report, and an exit status."""
     with in_memory(), Solver(seconds) as solver:
         found = compared(old[1], new[1], solver)
-    return list(comparison_lines(found, old, new)), status_of(
-        each.more for each in found if each.permission not in allowed
-    )
+    more = [each.more for each in found if each.permission not in allowed]
+    return list(comparison_lines(found, old, new)), status_of(more)
 
 
 def deep_notices(program: Program, seconds: float) -> tuple[list[Problem], bool]:
@@ -127,25 +120,17 @@ def ways_to_allow(session: Snapshot, question: Question) -> Ways:
 POLICY = "a version number, `active`, or a file (- for standard input)"
 
 
-class AnalysisCommand(command.ServiceCommand):
-    """Exits with the status that `analyse` returns. Errors end it with 2, since 1 is an answer."""
+class AnalysisCommand(command.PolicyCommand):
+    """Asks about policies that may be files: these need no database. Errors end it with 2, since 1 is an answer."""
 
     failure_status = UNDECIDED
 
     def add_arguments(self, parser):
-        parser.add_argument("--environment", default=DEFAULT_SLUG, help="Environment (default: %(default)s).")
+        super().add_arguments(parser)
         parser.add_argument(
             "--seconds", type=command.above_zero, default=SECONDS,
             help="Time limit of the search (default: %(default)g).",
         )  # fmt: skip
 
-    def handle(self, **options: Any) -> None:
-        try:
-            status = self.analyse(**options)
-        except (AuthzError, Unavailable) as reason:
-            raise CommandError(reason.message) from None
-        if status:
-            sys.exit(status)
-
-    def analyse(self, *args: Any, **options: Any) -> int:
-        raise NotImplementedError
+    def environment_named(self, slug: str) -> str:
+        return slug

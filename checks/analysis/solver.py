@@ -14,7 +14,7 @@ from typing import Any
 
 import clingo
 
-OPTIONS = ["--warn=none", "--heuristic=Domain", "--configuration=trendy"]
+OPTIONS = ["--warn=none", "--configuration=trendy"]
 IMPROVING = 1.0  # seconds in which better models are searched, once there is one
 GLANCE = 0.02  # seconds between looks at the clock
 GRACE = 0.3  # seconds that an answer may be late: reading a program cannot be interrupted, except by the alarm
@@ -26,13 +26,13 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
     for line in sys.stdin:
-        task = json.loads(line)
-        signal.setitimer(signal.ITIMER_REAL, task["seconds"] + GRACE)
-        print(json.dumps(solved(**task)), flush=True)
+        program, seconds = json.loads(line)
+        signal.setitimer(signal.ITIMER_REAL, seconds + GRACE)
+        print(json.dumps(solved(program, seconds)), flush=True)
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-def solved(program: str, seconds: float) -> dict[str, Any]:
+def solved(program: str, seconds: float) -> tuple[list[Any] | None, bool]:
     """Return the best model found, and whether the search was complete; without a model, it then has none."""
     end = time.monotonic() + seconds
     control = clingo.Control(OPTIONS)
@@ -49,8 +49,7 @@ def solved(program: str, seconds: float) -> dict[str, Any]:
         while not handle.wait(GLANCE) and time.monotonic() < end:
             pass
         handle.cancel()
-        is_complete = bool(handle.get().exhausted)
-    return {"model": models[-1] if models else None, "is_complete": is_complete}
+        return models[-1] if models else None, bool(handle.get().exhausted)
 
 
 if __name__ == "__main__":

@@ -258,11 +258,15 @@ class PolicyCommand(ServiceCommand):
 
     def handle(self, *, environment: str, **options: Any) -> None:
         try:
-            self.act(environment_named(environment), **options)
+            self.act(self.environment_named(environment), **options)
         except (AuthzError, Unavailable) as reason:
             raise CommandError(reason.message) from None
 
-    def act(self, environment: Environment, *args: Any, **options: Any) -> None:
+    def environment_named(self, slug: str) -> Any:
+        """Return what `act` is called with."""
+        return environment_named(slug)
+
+    def act(self, environment: Any, *args: Any, **options: Any) -> None:
         raise NotImplementedError
 
 

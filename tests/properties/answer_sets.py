@@ -11,8 +11,8 @@ from dataclasses import replace
 
 import clingo
 
-from checks.analysis.proofs import sliced
-from checks.analysis.search import ProgramWriter, Universe
+from checks.analysis.proofs import Slice
+from checks.analysis.search import AnswerSetProgram
 from policy.language import ast
 from policy.language.source import Source
 from policy.rules import compile_policy
@@ -40,10 +40,9 @@ def solved(program: Program, facts: list[tuple[str, Row]], world: World) -> Mode
     ]
     program = replace(program, rules=tuple(rules))
     keys = [key for key in program.rules_by_predicate if key[0] not in program.helpers]
-    part = sliced(program, *(AtomSet.of(name, [types] * arity) for name, arity in keys))
+    part = Slice(program, *(AtomSet.of(name, [types] * arity) for name, arity in keys))
     mentioned = {value for _, row in facts for value in row}
-    universe = Universe.of([part], {}, int(world.now.id), {*world.everything, *mentioned})
-    writer = ProgramWriter(universe)
+    writer = AnswerSetProgram([part], lambda name: 0, int(world.now.id), {*world.everything, *mentioned})
     writer.rules(part, "p")
     for predicate, row in facts:
         writer.add(f"{writer.ground('f', Atom(predicate, row))}.")
@@ -52,7 +51,7 @@ def solved(program: Program, facts: list[tuple[str, Row]], world: World) -> Mode
     for name, (_, arity) in names.items():
         writer.add(f"#show {name}/{arity}.")
     for symbol in (each for each in stable_model(writer.text) if each.name in names):
-        row = tuple(universe.values[argument.number] for argument in symbol.arguments)
+        row = tuple(writer.values[argument.number] for argument in symbol.arguments)
         if set(row) <= set(world.everything):
             model[names[symbol.name]].add(row)
     return model

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from checks.analysis.proofs import sliced
+from checks.analysis.proofs import Slice
 from checks.analysis.questions import derived, differing
 from checks.analysis.search import Claim, Solver, Verdict, searched
 from policy.language import ast
@@ -52,7 +52,7 @@ def decided_by_one(program: Program) -> Iterator[tuple[Claim, Program]]:
 
 def _claims(holds: Program, fails: Program) -> Iterator[tuple[Claim, Program]]:
     for _, goal in differing(holds, fails)[:1]:
-        yield Claim(sliced(holds, goal), sliced(fails, goal), derived(holds)), fails
+        yield Claim(Slice(holds, goal), Slice(fails, goal), derived(holds)), fails
 
 
 @pytest.mark.one_database
@@ -65,10 +65,10 @@ def test_one_rule_decides(db, path):
     with Solver(60.0) as solver:
         for claim, _ in decided_by_one(program):
             searched([claim], solver, most=2)
-            if claim.finding.verdict != Verdict.FOUND:
+            if claim.verdict != Verdict.FOUND:
                 continue
             decided += 1
-            witness = claim.finding.witness
+            witness = claim.witness
             held = (witness.atom.predicate, len(witness.atom.args)), witness.atom.args
             is_denied_by_not = len(claim.holds.program.rules) == len(claim.fails.program.rules)
             expected = not is_denied_by_not

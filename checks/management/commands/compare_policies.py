@@ -18,9 +18,8 @@ class Command(AnalysisCommand):
         parser.add_argument("old", metavar="OLD", help=f"The policy to compare with: {POLICY}.")
         parser.add_argument("new", metavar="NEW", help="The other policy, likewise.")
 
-    def analyse(self, *, environment: str, old: str, new: str, seconds: float, **options: Any) -> int:
-        policies = [policy_named(environment, name) for name in (old, new)]
+    def act(self, environment: str, *, old: str, new: str, seconds: float, **options: Any) -> None:
+        policies = policy_named(environment, old), policy_named(environment, new)
         with self.progress("comparing policies"):
-            lines, status = compared_policies(policies[0], policies[1], seconds, ())
+            lines, self.status = compared_policies(*policies, seconds, ())
         self.stdout.write("\n".join(lines))
-        return status

@@ -29,14 +29,13 @@ class Command(AnalysisCommand):
             "--show", type=number, default=MOST_WAYS, metavar="N", help="Ways to print (default: %(default)s)."
         )
 
-    def analyse(
-        self, *, environment: str, goal: str, policy: str, with_stored: bool, seconds: float, show: int, **options: Any
-    ) -> int:  # fmt: skip
+    def act(
+        self, environment: str, *, goal: str, policy: str, with_stored: bool, seconds: float, show: int, **options: Any
+    ) -> None:  # fmt: skip
         _, program = policy_named(environment, policy)
         check_words(program, goal)
         claim = stated(program, goal)
-        stored: list[Atom] = []
-        limits: list[str] = []
+        stored, limits = list[Atom](), list[str]()
         if with_stored:
             with trial(environment_named(environment).pk, program, ()) as session:
                 stored, limits = stored_around(session, claim)
@@ -45,6 +44,4 @@ class Command(AnalysisCommand):
         self.stdout.write("\n".join([*map(str, found.ways), *found.notes]))
         for limit in limits:
             self.stderr.write(f"warning: {limit}")
-        if found.ways or found.holds:
-            return SAME
-        return MORE if found.is_complete else UNDECIDED
+        self.status = SAME if found.ways or found.holds else MORE if found.is_complete else UNDECIDED

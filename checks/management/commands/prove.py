@@ -25,13 +25,11 @@ class Command(AnalysisCommand):
         )  # fmt: skip
         parser.add_argument("--policy", default=ACTIVE, help=f"The policy: {POLICY} (default: active).")
 
-    def analyse(
-        self, *, environment: str, goal: str, unless: str, policy: str, seconds: float, **options: Any
-    ) -> int:  # fmt: skip
+    def act(self, environment: str, *, goal: str, unless: str, policy: str, seconds: float, **options: Any) -> None:
         _, program = policy_named(environment, policy)
         check_words(program, goal)
         claim = stated(program, goal, unless and f"not ({unless})")
         with in_memory(), self.progress("searching"), Solver(seconds) as solver:
-            found = proved(claim, solver)
-        self.stdout.write("\n".join(proof_lines(found, goal, program)))
-        return status_of([found])
+            proved(claim, solver)
+        self.stdout.write("\n".join(proof_lines(claim, goal, program)))
+        self.status = status_of([claim])
