@@ -27,7 +27,7 @@ MOST_GOALS = 60  # of one predicate in a slice; beyond that a single goal stands
 Bound = Counter[str]  # ids by type
 
 
-class Condition(NamedTuple):
+class SlicedLiteral(NamedTuple):
     """A literal of a body: a comparison with its operator, or a call of a goal, with the operator `not` or none."""
 
     operator: str
@@ -47,7 +47,7 @@ class SlicedRule:
     """
 
     head: Atom
-    body: tuple[Condition, ...]
+    body: tuple[SlicedLiteral, ...]
     slots: Mapping[Var, ArgumentSet] = field(hash=False)
     inner: frozenset[Var]
 
@@ -57,7 +57,7 @@ class SlicedRule:
         return [name for name in self.slots if name not in self.head.args and name not in self.inner]
 
     @property
-    def calls(self) -> list[tuple[AtomSet, Condition]]:
+    def calls(self) -> list[tuple[AtomSet, SlicedLiteral]]:
         return [(each.goal, each) for each in self.body if each.goal is not None]
 
     @property
@@ -116,16 +116,16 @@ class Slice:
         slots = {name: slot for name, slot in (known or {}).items() if name in uses}
         if known is None or not all(slot.types for slot in slots.values()):
             return None
-        body = tuple(self._condition(literal, slots) for literal in literals if not isinstance(literal, Member))
+        body = tuple(self._literal(literal, slots) for literal in literals if not isinstance(literal, Member))
         denied = {term for each in body if each.is_not for term in each.terms}
         left = {name: slot for name, slot in slots.items() if slot.only is None}
         inner = frozenset(name for name in left if name in denied and uses[name] == 1)
         return SlicedRule(Atom(goal.predicate, _settled(rule.head.args, slots)), body, left, inner)
 
-    def _condition(self, literal: Literal, slots: Mapping[Var, ArgumentSet]) -> Condition:
+    def _literal(self, literal: Literal, slots: Mapping[Var, ArgumentSet]) -> SlicedLiteral:
         terms = _settled(terms_of(literal), slots)
         if isinstance(literal, Compare):
-            return Condition(literal.operator, terms)
+            return SlicedLiteral(literal.operator, terms)
         (atom,) = atoms_of([literal])
         goal = atom_set(Atom(atom.predicate, terms), slots)
         known = self._known[goal.key]
@@ -133,7 +133,7 @@ class Slice:
             patterns = self.program.types_by_predicate.get(goal.key, ())
             goal = AtomSet.of(goal.predicate, [frozenset().union(*each) for each in zip(*patterns)] or goal.types)
         known.add(goal)
-        return Condition("not" if isinstance(literal, Not) else "", terms, goal)
+        return SlicedLiteral("not" if isinstance(literal, Not) else "", terms, goal)
 
 
 def _settled(terms: Iterable[Term], slots: Mapping[Var, ArgumentSet]) -> tuple[Term, ...]:
@@ -273,7 +273,7 @@ class _Containment:
         steps = iter(range(_MOST_MATCHES))
 
         def matches(place: int, by: Mapping[Var, Term] | None) -> bool:
-            """Return whether the general rule's conditions from a place on are among those of the rule."""
+            """Return whether the general rule's literals from a place on are among those of the rule."""
             if by is None or next(steps, None) is None:
                 return False
             if place == len(general.body):
@@ -290,7 +290,7 @@ class _Containment:
 
         return matches(0, _matched(general.head.args, rule.head.args, {}))
 
-    def _asks_less(self, side: int, wanted: AtomSet | None, each: Condition) -> bool:
+    def _asks_less(self, side: int, wanted: AtomSet | None, each: SlicedLiteral) -> bool:
         if wanted is None or each.goal is None:
             return wanted == each.goal
         names = {wanted.predicate, each.goal.predicate}  # which helper predicates they call does not matter

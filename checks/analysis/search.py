@@ -236,7 +236,7 @@ class AnalysisUnavailable(AuthzError):
     """The solver is not installed, or another thread is searching: there is one search per process at a time."""
 
 
-class Answer(NamedTuple):
+class SolverAnswer(NamedTuple):
     """The best model found, its predicates and arguments; or None, and if the search was complete, there is none."""
 
     model: list[tuple[str, list[int]]] | None = None
@@ -273,10 +273,10 @@ class Solver:
     def left(self) -> float:
         return self.end - time.monotonic()
 
-    def solve(self, program: str, seconds: float) -> Answer:
+    def solve(self, program: str, seconds: float) -> SolverAnswer:
         """Search within some of the time that is left. A process that takes too much time or memory ends."""
         if min(seconds, self.left) <= 0:
-            return Answer()
+            return SolverAnswer()
         if self._process is None:
             self._process = subprocess.Popen(  # noqa: S603 - our own program
                 [sys.executable, "-P", str(_SOLVER), str(self.memory), str(int(self.seconds) + 5)],
@@ -286,10 +286,10 @@ class Solver:
         try:
             self._process.stdin.write(json.dumps([program, min(seconds, self.left)]).encode() + b"\n")
             self._process.stdin.flush()
-            return Answer(*json.loads(self._process.stdout.readline()))
+            return SolverAnswer(*json.loads(self._process.stdout.readline()))
         except (OSError, ValueError):
             self._kill()
-            return Answer()
+            return SolverAnswer()
 
     def _kill(self) -> None:
         if self._process is not None:

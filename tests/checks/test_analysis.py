@@ -19,7 +19,7 @@ from checks.analysis.questions import (
     ways,
     without_effect,
 )
-from checks.analysis.search import AnalysisUnavailable, Answer, EngineDisagrees, Solver, Verdict, Witness
+from checks.analysis.search import AnalysisUnavailable, EngineDisagrees, Solver, SolverAnswer, Verdict, Witness
 from checks.testing import run as run_tests
 from policy.errors import AuthzError
 from policy.models import PolicyVersion
@@ -409,7 +409,7 @@ def test_what_only_a_subtype_uses_has_an_effect(db, solver):
 def test_a_program_that_is_too_large_is_ended_in_time():
     began = time.monotonic()
     with Solver(2.0) as solver:
-        assert solver.solve(LARGE, 1.0) == Answer(None, False)
+        assert solver.solve(LARGE, 1.0) == SolverAnswer(None, False)
         process = solver._process
         assert solver.solve("a.", 1.0).model is not None if solver.left > 0 else True
     assert process is None and solver._process is None
@@ -418,7 +418,7 @@ def test_a_program_that_is_too_large_is_ended_in_time():
 
 def test_a_program_that_takes_too_much_memory_is_ended():
     with Solver(60.0, memory=2**27) as solver:
-        assert solver.solve(LARGE, 60.0) == Answer(None, False)
+        assert solver.solve(LARGE, 60.0) == SolverAnswer(None, False)
 
 
 def test_one_search_at_a_time():
