@@ -18,7 +18,7 @@ from policy.language.completion import HEADS, LISTS, head_length
 from policy.language.grammar import text_of
 from policy.language.parser import CLOSING, NAMES, OPENING, Word
 from policy.language.source import Span
-from policy.values import STRING
+from policy.values import STRING, quoted
 
 TYPE, PREDICATE, FIXTURE, VARIABLE, NAME, TEST = "type", "predicate", "fixture", "variable", "name", "test"
 _BLOCKS = ("ACTOR", "RESOURCE", "GLOBAL")
@@ -212,12 +212,12 @@ class _Reading:
         In a block, `"read" if "owner";` grants read. Outside, `has_role(u: User, "owner", r: Repo);` grants owner.
         """
         if self.kind in _BLOCKS and words[0].kind == "STRING":
-            self.grants.setdefault(_meant(words[0]), []).append(span)
+            self.grants.setdefault(_spelled(words[0]), []).append(span)
         elif not self.kind and words[0].text.startswith("has_") and len(words) > 1 and words[1].kind == "LPAREN":
             head = next((at for at, word in enumerate(words) if word.kind == "IF"), len(words))
             for before, word in pairwise(words[:head]):
                 if word.kind == "STRING" and before.kind == "COMMA":
-                    self.grants.setdefault(_meant(word), []).append(span)
+                    self.grants.setdefault(_spelled(word), []).append(span)
 
     def _top_symbol(self, words: Sequence[Word], span: Span) -> None:
         is_declared = words[0].kind == "DECLARE" and len(words) > 2 and words[1].kind != "LPAREN"
@@ -259,13 +259,18 @@ class _Reading:
         return in_block or (word.kind == "GLOBAL" and after in ("STRING", "NAME"))
 
     def _add(self, kind: str, word: Word, is_definition: bool = False, block: str = "") -> None:
-        key = NameKey(kind, _meant(word), self.statement if kind == VARIABLE else 0)
+        key = NameKey(kind, _spelled(word), self.statement if kind == VARIABLE else 0)
         self.occurrences.append(Occurrence(key, _inner(word), is_definition, block))
 
 
 def _meant(word: Word) -> str:
     """Return the name that a word stands for: a closed string without its quotes and escapes."""
     return text_of(word.text) if word.kind == "STRING" and not word.is_open_string else word.name
+
+
+def _spelled(word: Word) -> str:
+    """Return the name that a word stands for, as the formatter spells it between quotes."""
+    return quoted(_meant(word))[1:-1] if word.kind == "STRING" and not word.is_open_string else word.name
 
 
 def _inner(word: Word) -> Span:
