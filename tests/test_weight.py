@@ -30,7 +30,7 @@ TWO_MEANINGS = {
     "Rule", "SQLite", "Signature", "Term", "Test", "Var",
 }  # fmt: skip
 LIMITS = {
-    "lines": 75_868,
+    "lines": 75_873,
     "files": 294,
     "lines with imports": 4_640,
     "files with `FROM authz_fact`": 2,

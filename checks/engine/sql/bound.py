@@ -436,7 +436,7 @@ class BoundRenderer(StoredRenderer):
         are_known: list[Text] = [(f"{alias}.{each.name} IS NOT NULL",) for each in columns]
         tests: list[Text] = [(is_one,)] if is_one else []
         tests += dict.fromkeys([*are_known, *self._row_is_fact(own.store, alias)])
-        tests += [self._certain(each, inner) for each in row.conditions[1:]]  # the first is that it is this row
+        tests += [self._alone(self._certain(each, inner)) for each in row.conditions[1:]]  # first: that it is this row
         ends = [test.rest for test in alike if test.rest is not None]
         if ends and not sought:
             arms = [self.arm(end, [("1",)], scope) for end in ends]
@@ -448,6 +448,11 @@ class BoundRenderer(StoredRenderer):
             column = self._text_of(argument, alias) if is_text else self._itself(each, argument, inner)
             tests.append(self._among_rows(column, argument.kind, ends, scope, tables, sets))
         return ("(", *joined(" AND ", tests or [("1 = 1",)]), ")")
+
+    def _alone(self, test: Text) -> Text:
+        """Return the test with the sets that it reads by name: no WITH clause stands before the whole condition."""
+        head = self.head_of(test, ())
+        return ("(", *head, "SELECT ", *test, ")") if head else test
 
     def _among_rows(
         self, column: str, kind: IdKind, ends: list[Exit], scope: Scoped, tables: list[Text], sets: list[Text]
