@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from hashlib import sha256
 from secrets import randbits
 from typing import Any
@@ -330,32 +331,21 @@ def publish(
         return unchanged
     _check_replaced(environment_id, replaces)  # early, to avoid running the tests of what will be refused
     drafted = draft(text, filename, force=force, fail_fast=fail_fast)
-    figures, is_nested = _figures(drafted), connection.in_atomic_block
-
-    def create_version() -> PolicyVersion:
-        return PolicyVersion.objects.create(
-            pk=2**30 + randbits(30) if is_nested else None,  # a number that no rollback gives to another text
-            environment_id=environment_id,
-            number=_next_number(environment_id),
-            source=text,
-            filename=filename,
-            digest=digest,
-            author=by.author,
-            note=note,
-            **asdict(figures),
-        )
-
+    version = PolicyVersion(
+        pk=2**30 + randbits(30) if connection.in_atomic_block else None,  # no rollback gives it to another text
+        environment_id=environment_id, source=text, filename=filename, digest=digest, author=by.author, note=note,
+        **asdict(_figures(drafted)),
+    )  # fmt: skip
     with within():
         if not may_publish or needs_approval(environment_id):
-            return _request(environment_id, create_version, drafted, by, force, replaces, user)
+            return _request(environment_id, partial(_stored, version), drafted, by, force, replaces, user)
         turn = advance(environment_id)
         _check_needs_no_approval(environment_id)
         if unchanged := _unchanged(environment_id, digest):
             _record(environment_id, turn.offset, unchanged.version, by)
             return unchanged
         _check_replaced(environment_id, replaces)
-        version = create_version()
-        _point(environment_id, version)
+        _point(environment_id, _stored(version))
         _record(environment_id, turn.offset, version, by)
         transaction.on_commit(lambda: remember_program(version.pk, drafted.program))
         transaction.on_commit(lambda: versions.note(environment_id, version.pk))
@@ -579,9 +569,12 @@ def _check_replaced(environment_id: int, replaces: int | None) -> None:
         raise ActiveVersionChanged(number)
 
 
-def _next_number(environment_id: int) -> int:
-    latest = PolicyVersion.objects.filter(environment_id=environment_id).aggregate(latest=Max("number"))["latest"]
-    return (latest or 0) + 1
+def _stored(version: PolicyVersion) -> PolicyVersion:
+    """Store a new version under the next number of its environment, and return it."""
+    versions_here = PolicyVersion.objects.filter(environment_id=version.environment_id)
+    version.number = (versions_here.aggregate(latest=Max("number"))["latest"] or 0) + 1
+    version.save(force_insert=True)
+    return version
 
 
 def _record(environment_id: int, offset: int, version: PolicyVersion, by: By) -> None:
