@@ -6,6 +6,8 @@ import logging
 from abc import ABC, abstractmethod
 from array import array
 from functools import cached_property, partial
+from hashlib import blake2b
+from secrets import token_bytes
 from threading import Lock
 from typing import ClassVar, NamedTuple, Protocol
 
@@ -130,22 +132,22 @@ class Answering(Asking, ABC):
         if not key:
             return LoggedReply(logged, found, logged)
         body = orjson.dumps(logged)
-        store(key, found, body)
+        store(who, key, found, body)
         return LoggedReply(body, found, logged)
 
     def least(self, request: Request) -> int:
         """Return the minimum revision of the answer: that of the page which a request continues, or 0."""
         return 0
 
-    def _what(self, request: Request) -> str:
+    def _what(self, request: Request) -> bytes:
         """Return the part of the cache key that identifies the endpoint, and whether a published client asks."""
         return self._names[request.is_of_published_client]
 
     @cached_property
-    def _names(self) -> tuple[str, str]:
+    def _names(self) -> tuple[bytes, bytes]:
         mine = type(self)
-        name = f"{mine.__module__} {mine.__name__}"
-        return name, f"{name} of a published client"
+        name = f"{mine.__module__}.{mine.__name__}".encode()
+        return name, name + b"/published"
 
     @abstractmethod
     def reply(self, request: Request, who: Caller) -> Reply:
@@ -157,15 +159,19 @@ class Answering(Asking, ABC):
 #
 # An answer is stored with the state of its snapshot: the policy version, and the moment, a random number that changes
 # with every change of the environment. When the request is repeated, one small statement checks the key and reads the
-# current state. If that is the same, the cached answer is sent. All else that an answer depends on is in the request,
-# and the whole request is the cache key.
+# current state. If that is the same, the cached answer is sent. All else that an answer depends on is in the request:
+# the cache key is a digest of the whole request, with a secret, so that nobody can look for two that have the same one.
 #
 # A process remembers the latest moment that its statements saw. An answer of another moment is not worth confirming:
 # the question is run at once. So a question that is new, or new since a change, costs one statement, as without a
 # cache. The answer to a request's first occurrence is not stored, since most requests are never repeated.
 
-CacheKey = tuple[int, str, bytes]  # environment, operation, and request body
-_OVERHEAD = 1_000  # bytes of the smallest answer, including its entries in tables
+CacheKey = bytes  # a digest of environment, operation, and request body
+_DIGEST_BYTES = 15  # with which the key takes 48 bytes
+_DIGEST_SECRET = token_bytes(16)
+_OVERHEAD = 300  # bytes of the smallest answer, including its entries in tables
+_SMALL = 100  # bytes of a body; many answers have the same small one
+_MOST_SMALL = 1_000
 _OF_UNUSED = 12_000  # maximum size in bytes of a description of unused context facts
 _CONFIRMED: spans.Noted = ("kept", 0.0, 0.0, {})
 _SHARE = 8  # answers larger than 1/_SHARE of the cache are not stored
@@ -176,7 +182,6 @@ _MOST_SEEN = 1 << 16
 class CachedAnswer(NamedTuple):
     """An answer as JSON, its unused context facts, and the state in which it was computed."""
 
-    key: CacheKey
     body: bytes
     unused: Unused
     valid_while: SnapshotState
@@ -196,28 +201,27 @@ class CachedAnswer(NamedTuple):
 
 
 def _bytes_of(answer: CachedAnswer) -> int:
-    return (
-        len(answer.key[-1]) + len(answer.body) + len(answer.warning) + _OVERHEAD + _OF_UNUSED * len(answer.unused.kinds)
-    )
+    return len(answer.body) + len(answer.warning) + _OVERHEAD + _OF_UNUSED * len(answer.unused.kinds)
 
 
 _answers: Cache[CacheKey, CachedAnswer] = Cache(settings.ANSWER_CACHE, _bytes_of)
+_small: dict[CachedAnswer, CachedAnswer] = {}  # each small answer, once
 _latest: dict[int, SnapshotState] = {}  # by environment, as far as this process knows
 # Hashes of requests; a new one overwrites whichever has its place.
 _seen = array("q", [0]) * _MOST_SEEN
 
 
-def cache_key(who: Caller, what: str, body: bytes) -> CacheKey | None:
+def cache_key(who: Caller, what: bytes, body: bytes) -> CacheKey | None:
     """Return the cache key of the request; None if the cache is off, or the request occurs for the first time."""
     if not settings.ANSWER_CACHE:
         return None
-    key = (who.environment_id, what, body)
-    number = hash(key)
+    number = hash((who.environment_id, what, body))
     place = number % _MOST_SEEN
     if _seen[place] != number:
         _seen[place] = number
         return None
-    return key
+    request = b"%d %s %s" % (who.environment_id, what, body)
+    return blake2b(request, digest_size=_DIGEST_BYTES, key=_DIGEST_SECRET).digest()
 
 
 def lookup(who: Caller, key: CacheKey) -> CachedAnswer | None:
@@ -234,7 +238,7 @@ def lookup(who: Caller, key: CacheKey) -> CachedAnswer | None:
     return found
 
 
-def store(key: CacheKey, found: AnswerSource, body: bytes) -> None:
+def store(who: Caller, key: CacheKey, found: AnswerSource, body: bytes) -> None:
     """Store an answer, unless it has no `valid_while`, is too large, or was computed within a transaction.
 
     A transaction makes several changes under one moment, which others see only after the commit. An answer from in
@@ -242,8 +246,12 @@ def store(key: CacheKey, found: AnswerSource, body: bytes) -> None:
     """
     if found.valid_while is None or run.in_transaction():
         return
-    state = _noted(key[0], found.valid_while)  # one object for all answers of a state
-    answer = CachedAnswer(key, compact(body), found.unused, state, found.warning)
+    state = _noted(who.environment_id, found.valid_while)  # one object for all answers of a state
+    answer = CachedAnswer(compact(body), found.unused, state, found.warning)
+    if len(body) <= _SMALL and not found.unused.kinds:
+        if len(_small) >= _MOST_SMALL:
+            _small.clear()
+        answer = _small.setdefault(answer, answer)
     if _bytes_of(answer) <= settings.ANSWER_CACHE / _SHARE:
         _answers.store(key, answer)
 

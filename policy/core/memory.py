@@ -19,7 +19,7 @@ import logging
 import os
 import sqlite3
 import threading
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from functools import cache, partial
@@ -507,50 +507,40 @@ def size_of_parsed(body: bytes) -> int:
 
 
 # ---- caches -------------------------------------------------------------------------------------------------------
-# Hits take no lock because most requests make two lookups that both hit.
+# Most hits take no lock, because most requests make two lookups that both hit.
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-class _Kept(Generic[V]):
-    __slots__ = ("is_used", "value", "weight")
-
-    def __init__(self, value: V, weight: int):
-        self.value, self.weight = value, weight
-        self.is_used = False  # since it was stored, or last spared from eviction
-
-
 class Recent(Generic[K, V]):
-    """A CLOCK (second-chance) cache: evicts the oldest values, but spares those used since the last pass.
+    """A cache in two generations: once the newer one is full, it becomes the older one, and the older one is dropped.
 
-    Frequently used values therefore stay. An LRU cache would move a value at each hit, which takes a lock.
+    A value that is found in the older one moves to the newer one, so values in use stay. An LRU cache would move a
+    value at each hit, which takes a lock, and needs more memory for each value than many of them take.
     """
 
     def __init__(self, most: int, weigh: Callable[[V], int] | None = None):
         """Limit the cache to `most` values or, with `weigh`, to values of that total weight."""
-        self._most, self._weigh = most, weigh
-        self._weight = 0  # total
-        self._kept: OrderedDict[K, _Kept[V]] = OrderedDict()  # next to evict first
+        self._most, self._weigh = most, weigh or (lambda value: 1)
+        self._newer: dict[K, V] = {}
+        self._older: dict[K, V] = {}
+        self._weight = 0  # of the newer ones
         self._changing = Lock()
 
     def get(self, key: K) -> V | None:
-        found = self._kept.get(key)
-        if found is None:
-            return None
-        found.is_used = True
-        return found.value
+        found = self._newer.get(key)
+        if found is None and key in self._older:
+            with self._changing:
+                found = self._newer.get(key)
+                if found is None and (found := self._older.get(key)) is not None:
+                    self._store(key, found)
+        return found
 
     def store(self, key: K, value: V) -> None:
         """Store a value. It must not weigh more than the cache's capacity."""
-        weight = self._weigh(value) if self._weigh else 1
-        assert weight <= self._most, "a value has room"
         with self._changing:
-            self._drop(key)
-            while self._weight + weight > self._most:
-                self._evict()
-            self._kept[key] = _Kept(value, weight)
-            self._weight += weight
+            self._store(key, value)
 
     def drop(self, key: K) -> None:
         with self._changing:
@@ -559,30 +549,31 @@ class Recent(Generic[K, V]):
     def drop_all(self, is_meant: Callable[[K], bool]) -> None:
         """Drop the values of all keys for which `is_meant` returns true."""
         with self._changing:
-            for key in [key for key in self._kept if is_meant(key)]:
+            for key in [key for key in (*self._newer, *self._older) if is_meant(key)]:
                 self._drop(key)
 
     def clear(self) -> None:
         with self._changing:
-            self._kept.clear()
-            self._weight = 0
+            self._newer, self._older, self._weight = {}, {}, 0
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._newer) + len(self._older)
+
+    def _store(self, key: K, value: V) -> None:
+        weight = self._weigh(value)
+        assert weight <= self._most, "a value has room"
+        self._drop(key)
+        if self._weight + weight > self._most / 2:
+            self._older = self._newer if self._weight + weight <= self._most else {}
+            self._newer, self._weight = {}, 0
+        self._newer[key] = value
+        self._weight += weight
 
     def _drop(self, key: K) -> None:
-        found = self._kept.pop(key, None)
-        if found is not None:
-            self._weight -= found.weight
-
-    def _evict(self) -> None:
-        """Evict the first value, or give it a second chance."""
-        key, first = next(iter(self._kept.items()))
-        if first.is_used:
-            first.is_used = False
-            self._kept.move_to_end(key)
-        else:
-            self._drop(key)
+        self._older.pop(key, None)
+        dropped = self._newer.pop(key, None)
+        if dropped is not None:
+            self._weight -= self._weigh(dropped)
 
 
 def compact(json: bytes) -> bytes:
