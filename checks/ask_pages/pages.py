@@ -37,8 +37,8 @@ from checks.asking import run
 from checks.asking.question import Asked, Page, Question, allow
 from checks.asking.snapshot import Snapshot, snapshot, trial
 from checks.compare import review_page
-from checks.compare.review import Access, AccessState, ReviewFilter
-from checks.compare.review_walk import ReviewLines, page_start_from_text
+from checks.compare.review import Access, AccessState, Review, ReviewFilter
+from checks.compare.review_walk import Filter, ReviewLines, page_start_from_text
 from checks.errors import QueryTooSlow
 from checks.explain.cases import ANY
 from checks.explain.explain import ExplainedGoal, explain_calls
@@ -48,7 +48,7 @@ from facts.wire import MAX_ID_BYTES
 from policy import rules
 from policy.active import program_of_version
 from policy.core.clock import now, time_of
-from policy.core.pagination import Listing, ListPage, Pager, key_of, natural_key
+from policy.core.pagination import Listing, ListPage, key_of, natural_key
 from policy.errors import AuthzError, Cancelled, Unavailable
 from policy.language.source import PolicyRejected
 from policy.models import Environment, PolicyVersion
@@ -64,7 +64,6 @@ from policy.values import MAX_VERSION, STRING, Value, quoted, whole_number
 
 PAGE = 100  # answers
 COUNTING = 0.1  # seconds, after which it is only known that there are more
-_ANSWERS = "answers"  # what cursors are of
 _LAST = chr(0x10FFFF) * (MAX_ID_BYTES // 4 + 1)  # sorts after every id
 
 
@@ -97,14 +96,12 @@ class Listed:
     def named(self) -> int:
         return sum(each.text is not None for each in self.page.rows)
 
-    def pager(self, url: Callable[[dict[str, str]], str]) -> Pager:
-        return self.page.pager(_ANSWERS, lambda answer: answer, url)
 
-
-def listed(session: Snapshot, questions: Sequence[Question], column: str, fields: Mapping[str, str]) -> Listed:
+def listed(session: Snapshot, questions: Sequence[Question], asked: PageQuestion) -> Listed:
     """Return the page that a URL's fields name, and the number of answers."""
-    found = _Answers(session, {each.variables[column].type: each for each in questions}, fields.get("filter", ""))
-    return found.listed(*(key_of(fields.get(name), _ANSWERS) for name in ("after", "before")))
+    by_type = {each.variables[asked.kind.column].type: each for each in questions}
+    found = _Answers(session, by_type, asked.fields.get("filter", ""))
+    return found.listed(*(key_of(asked.fields.get(name), asked.of) for name in ("after", "before")))
 
 
 @dataclass(frozen=True)
@@ -198,7 +195,7 @@ def answered(asked: PageQuestion, with_ways: bool = False) -> PageAnswer:
         goal = found = None
         ways: Ways | None = None
         if asked.kind.column:
-            found = listed(session, questions, asked.kind.column, asked.fields)
+            found = listed(session, questions, asked)
         else:
             (goal,) = explain_calls(session, questions[0])
         taken = time.perf_counter() - begun
@@ -218,7 +215,7 @@ def _session(asked: PageQuestion) -> AbstractContextManager[Snapshot]:
 
 def _changed(asked: PageQuestion, begun: float) -> PageAnswer:
     assert asked.actor is not None, "what changed is asked of an actor"
-    page_start = page_start_from_text(asked.fields.get("after", ""))
+    page_start = page_start_from_text(asked.fields.get("after", ""), asked.of)
     asked_of = (asked.since, asked.until)
     old, new = review_page.moments_of_page(asked.environment_id, asked_of, page_start)
     strange = [note for note in _strange(asked, old) if note in _strange(asked, new)]
@@ -227,9 +224,8 @@ def _changed(asked: PageQuestion, begun: float) -> PageAnswer:
     actor = Value(asked.actor.type, asked.actor.one)
     action = asked.action.one if asked.action.ids else ""
     wanted = ReviewFilter(actor.type, action, asked.resource.type if asked.resource else "", actor.id)
-    changes = review_page.changes_of(
-        asked.environment_id, (old, new), wanted, asked.fields.get("filter", ""), page_start
-    )
+    text = Filter(asked.fields.get("filter", ""), is_of_actors=False)
+    changes = review_page.reviewed(Review(asked.environment_id, (old, new), wanted), text, page_start, collapses=True)
     whens = tuple(review_page.asked_of_page(asked_of, (old, new), page_start))
     taken = time.perf_counter() - begun
     with snapshot(asked.environment_id, new.version, (), frozenset(), new) as session:
@@ -529,7 +525,7 @@ def _listed(answer: PageAnswer, found: Listed) -> ShownQuestion:
         "every": found.every,
         "answers": [_answer(asked.fields, version, column, each.value, slug) for each in found.page.rows],
         "range": _range(found),
-        "pager": found.pager(lambda fields: page_url("ask", version, again | fields)),
+        "pager": found.page.pager(asked.of, tuple, lambda fields: page_url("ask", version, again | fields)),
         "filter": found.filter,
         "is_filterable": bool(found.filter) or not found.is_whole or len(found.page.rows) > 10,
         "unfiltered": page_url("ask", version, asked_again(asked.fields)),
@@ -589,14 +585,15 @@ def _changes(answer: PageAnswer) -> ShownQuestion:
     actor = Value(asked.actor.type, asked.actor.one)
     text = asked.fields.get("filter", "")
     again = asked_again(asked.fields, filter=text)
-    return review_page.stretch_shown(found, lambda fields: page_url("ask", asked.version.pk, again | fields)) | {
+    version = asked.version.pk
+    return review_page.stretch_shown(found, asked.of, lambda fields: page_url("ask", version, again | fields)) | {
         "headline": found.headline,
         "columns": ("Action", "Resource"),
         "lines": [_change(answer, line) for line in found.lines],
         "range": found.range,
         "filter": text,
         "is_filterable": bool(text) or not found.is_first or found.next is not None or len(found.lines) > 10,
-        "unfiltered": page_url("ask", asked.version.pk, asked_again(asked.fields)),
+        "unfiltered": page_url("ask", version, asked_again(asked.fields)),
         "hidden": list(asked_again(asked.fields).items()),
         "actor": value_html(actor, asked.version.environment.slug),
         "has_kept": any(line.state == AccessState.KEPT for line in found.lines),

@@ -19,6 +19,7 @@ from facts.wire import Argument, Fact, fact_from_text, pattern_from_text, value_
 from policy.active import program_of_version
 from policy.core import clock
 from policy.core.clock import text_of
+from policy.core.pagination import digest_of
 from policy.errors import AuthzError, MalformedRequest
 from policy.models import PolicyVersion
 from policy.moments import LAST_REVISION, AsOf, Moment, as_of_from_text, moment_of
@@ -183,6 +184,11 @@ class PageQuestion:
         """Return the actor and the resource, if the question names them."""
         asked = [each for each in (self.actor, self.resource) if each is not None and each.ids]
         return [Value(each.type, each.one) for each in asked if each.one != ANY]
+
+    @property
+    def of(self) -> str:
+        """Return what cursors of the answer's pages are of: all that determines the answer."""
+        return digest_of(self.version.pk, asked_again(self.fields, filter=self.fields.get("filter", "")), self.text)
 
     def questions(self, program: Program) -> tuple[Question, ...]:
         """Return the questions for the engine: one, or one for each actor type if neither actor nor type is given."""

@@ -499,7 +499,6 @@ class _ByValues:
 
 # ---- Given questions, and where the answers of two policies to them differ ----------------------------------------
 
-MOST_SHOWN = 20  # differing answers of one question to show, in each direction
 MOST_NAMED = 3  # questions of a batch to name
 
 
@@ -542,8 +541,8 @@ class AskedTogether:
         return named.union(facts, *(question.types for question in self.questions))
 
 
-def differing(sides: tuple[Snapshot, Snapshot], given: AskedTogether) -> list[tuple[Goal, bool]]:
-    """Return goals that hold on one side only, each with whether that is the new one; of many, only some."""
+def differing(sides: tuple[Snapshot, Snapshot], given: AskedTogether, most: int) -> list[tuple[Goal, bool]]:
+    """Return goals that hold on one side only, each with whether that is the new one: `most` of each and direction."""
     found: dict[tuple, tuple[Question, tuple[set[AnswerRow], set[AnswerRow]]]] = {}
     for is_new, session in enumerate(sides):
         for question in given.of(session):
@@ -551,7 +550,7 @@ def differing(sides: tuple[Snapshot, Snapshot], given: AskedTogether) -> list[tu
             rows[is_new].update(session.answers(question))
     differ = []
     for question, rows in found.values():
-        tally = Tally(MOST_SHOWN)
+        tally = Tally(most)
         tally.count(*rows)
         for examples, is_new in zip(tally.examples, (False, True)):
             for row in sorted(examples, key=by_ids):

@@ -12,11 +12,14 @@ from django.utils.module_loading import import_string
 
 from checks.ask_pages.links import page_lines
 from checks.asking import run
+from checks.asking.advice import advice
 from checks.asking.limits import Deadline
+from checks.asking.question import check_predicate
 from checks.asking.snapshot import Snapshot, snapshot, trial
 from checks.compare.differences import AskedTogether, Compared, PolicyComparison, Sampler, differing
 from checks.compare.kinds import kinds_of
 from checks.decisions.log import BadLogLine, LogLine, line_of_text
+from checks.errors import UnknownPredicate
 from checks.explain.cases import Goal
 from checks.explain.explain import ExplainedGoal, explain_goal
 from checks.explain.tree import shown_atom
@@ -176,7 +179,7 @@ def preview(
             survey = _compare_reached(sides, changed, seed, until, most)
             flips = [Flip(goal, is_new) for each in survey.kinds for goal, is_new in each.examples]
         else:
-            flips, survey = _compare_given(sides, given, refused, until)
+            flips, survey = _compare_given(sides, given, refused, until, most)
         if explains:
             flips = _with_some_explained(sides, flips, time.monotonic() + seconds)
     gone, added = (_count(each.rule for each in changed if each.is_new == is_new) for is_new in (False, True))
@@ -191,11 +194,11 @@ def _count(rules: Iterable[Rule | None]) -> int:
 def questions_of_text(
     text: str, environment_id: int, programs: tuple[Program | None, Program]
 ) -> tuple[list[tuple[AskedTogether, Contexts]], list[str]]:
-    """Return the distinct questions of a text with their context facts by both programs, and rejected log lines.
+    """Return the distinct questions of a text with their context facts by both programs, and why others are not asked.
 
     A line is a question such as `allow(User:ann, "read", Repo:acme)`, or a line of the decision log. Empty lines and
-    those that begin with # are skipped. Log lines that cannot be asked are returned with the reason; a malformed
-    question raises an error.
+    those that begin with # are skipped. Log lines that cannot be asked, and questions with a word that neither policy
+    has, are returned with the reason; a malformed question raises an error.
     """
     found: dict[object, tuple[AskedTogether, Contexts]] = {}
     refused = []
@@ -213,8 +216,26 @@ def questions_of_text(
             except AuthzError as reason:
                 raise MalformedRequest(f"questions, line {number}", reason.message) from None
             goal = Goal(fact.predicate, fact.args)
-            found.setdefault(goal, (AskedTogether.of_goal(goal), ((), ())))
+            if unknown := _unknown_to_all(goal, [each for each in programs if each]):
+                refused.append(f"line {number}: {unknown}")
+            else:
+                found.setdefault(goal, (AskedTogether.of_goal(goal), ((), ())))
     return [*found.values()], refused
+
+
+def _unknown_to_all(goal: Goal, programs: Sequence[Program]) -> str:
+    """Return why no policy can allow a goal, which is probably misspelled; empty if one has all of its words."""
+    found = ""
+    for program in programs:
+        try:
+            check_predicate(program, goal.predicate)
+        except UnknownPredicate as reason:
+            found = reason.message
+            continue
+        found = "; ".join(advice(program, goal.predicate, [(arg.type, arg.id) for arg in goal.args]))
+        if not found:
+            return ""
+    return found
 
 
 def _given_of_line(
@@ -275,7 +296,7 @@ def _compare_reached(sides: Sides, changed: list[Changed], seed: int, until: flo
 
 
 def _compare_given(
-    sides: Sides, given: list[tuple[AskedTogether, Contexts]], refused: list[str], until: float
+    sides: Sides, given: list[tuple[AskedTogether, Contexts]], refused: list[str], until: float, most: int
 ) -> tuple[list[Flip], Survey]:
     flips: list[Flip] = []
     refused, otherwise = list(refused), 0
@@ -286,7 +307,7 @@ def _compare_given(
             break
         try:
             with run.limited(max(left, _SHORTEST)):
-                differ = differing(_beside(sides, contexts), each)
+                differ = differing(_beside(sides, contexts), each, most)
         except AuthzError as reason:
             refused.append(f"{each}: {reason.message}")
             continue

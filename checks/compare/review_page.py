@@ -70,16 +70,6 @@ def looked_text(cursor: review_walk.ReviewCursor) -> str:
 _MEANWHILE = 60_000_000  # microseconds; more than a page takes
 
 
-def changes_of(
-    environment_id: int, moments: tuple[Moment, Moment], wanted: ReviewFilter, text: str = "",
-    start: review_walk.PageStart | None = None,
-) -> review_walk.ReviewLines:  # fmt: skip
-    """Compare what the wanted actor may do, by the policy of each moment."""
-    return reviewed(
-        Review(environment_id, moments, wanted), review_walk.Filter(text, is_of_actors=False), start, collapses=True
-    )
-
-
 def reviewed(
     review: Review, text: review_walk.Filter, start: review_walk.PageStart | None, collapses: bool = False
 ) -> review_walk.ReviewLines:
@@ -170,11 +160,9 @@ class ShownLine(NamedTuple):
 def review_for_page(version: PolicyVersion, sent: Mapping[str, str]) -> dict[str, object]:
     """Return the data for a review's page: a page of its lines, and the URLs of other pages."""
     environment = version.environment
-    page_start, asked = review_walk.page_start_from_text(sent["after"]), _moments_sent(sent)
-    moments, found = _page_of(environment.pk, sent, asked, page_start)
-    again = tuple(asked_of_page(asked, moments, page_start))
+    of, moments, again, found = _page_of(environment.pk, sent)
     fields = {name: text for name, text in sent.items() if text and name != "after"}
-    return stretch_shown(found, lambda after: page_url("review", version.pk, fields | after)) | {
+    return stretch_shown(found, of, lambda after: page_url("review", version.pk, fields | after)) | {
         "stretch": found,
         "described": described(moments),
         "is_compared": len(moments) > 1,
@@ -184,12 +172,22 @@ def review_for_page(version: PolicyVersion, sent: Mapping[str, str]) -> dict[str
     }
 
 
-def _page_of(
-    environment_id: int, sent: Mapping[str, str], asked: Sequence[AsOf | None], start: review_walk.PageStart | None
-) -> tuple[tuple[Moment, ...], review_walk.ReviewLines]:
+class _Page(NamedTuple):
+    """A page of a review, what its cursor is of, and its moments: as they are, and as links ask for them."""
+
+    of: str
+    moments: tuple[Moment, ...]
+    asked: tuple[AsOf | None, ...]
+    lines: review_walk.ReviewLines
+
+
+def _page_of(environment_id: int, sent: Mapping[str, str]) -> _Page:
+    of = digest_of(environment_id, {name: text for name, text in sent.items() if name != "after"})
+    start, asked = review_walk.page_start_from_text(sent["after"], of), _moments_sent(sent)
     moments = moments_of_page(environment_id, asked, start)
     review = Review(environment_id, moments, _wanted(sent))
-    return moments, reviewed(review, review_walk.Filter(sent["filter"]), start)
+    lines = reviewed(review, review_walk.Filter(sent["filter"]), start)
+    return _Page(of, moments, tuple(asked_of_page(asked, moments, start)), lines)
 
 
 def review_to_json(environment_id: int, sent: Mapping[str, str]) -> tuple[dict[str, object], int]:
@@ -198,9 +196,7 @@ def review_to_json(environment_id: int, sent: Mapping[str, str]) -> tuple[dict[s
         raise MalformedRequest("from", "is required to compare two moments, or `at` to list access at one")
     if sent["at"] and sent["end"]:
         raise MalformedRequest("to", "requires `from`")
-    of = digest_of(environment_id, {name: text for name, text in sent.items() if name != "after"})
-    start = review_walk.page_start_from_text(sent["after"], of)
-    moments, found = _page_of(environment_id, sent, _moments_sent(sent), start)
+    of, moments, _, found = _page_of(environment_id, sent)
     body = {
         "results": [_line_to_json(line) for line in found.lines],
         "not_answered": [str(each) for each in found.not_answered],
@@ -214,9 +210,9 @@ def _line_to_json(line: Access) -> dict[str, object]:
     return {"state": line.state, "actor": actor, "action": action["id"], "resource": resource}
 
 
-def stretch_shown(found: review_walk.ReviewLines, url: Callable[[dict[str, str]], str]) -> dict[str, object]:
+def stretch_shown(found: review_walk.ReviewLines, of: str, url: Callable[[dict[str, str]], str]) -> dict[str, object]:
     """Return how far a page has looked, and the URLs of the others. From a short page, `onwards` leads to the next."""
-    following = url({"after": review_walk.page_start_text(found.next)}) if found.next else ""
+    following = url({"after": review_walk.page_start_text(found.next, of)}) if found.next else ""
     return {
         "looked": looked_text(found.looked) if found.looked else "",
         "onwards": following if found.is_short else "",

@@ -37,7 +37,6 @@ from policy.values import BOOLEAN, INTEGER, STRING, Value
 # "now" on the first page stays so on its continuation pages: URLs contain that revision and its time.
 
 COUNTED = ("has", "gained", "lost")  # states of lines, in the order of their counts in a URL
-_LINES = "lines of a review"  # what cursors in URLs are of
 RESOURCES, ACTORS, EACH = 0, 1, 2  # what leads; EACH: one actor at a time, resource by resource
 WHOLE, OF_RESOURCES, OF_ACTORS = 0, 1, 2  # what a piece has of its kind: all, matching resources, or matching actors
 
@@ -111,13 +110,14 @@ class PageStart(NamedTuple):
     last: Last
 
 
-def page_start_text(page_start: PageStart, of: str = _LINES) -> str:
+def page_start_text(page_start: PageStart, of: str) -> str:
+    """Return the start of a page as a token; `of` identifies the list."""
     cursor, shown, last = page_start
     return Cursor(of, [cursor, [shown.get(state, 0) for state in COUNTED]], then=last).token
 
 
-def page_start_from_text(text: str, of: str = _LINES) -> PageStart | None:
-    """Return the start of a page from its URL parameter; None for the first page. `of` identifies the list."""
+def page_start_from_text(text: str, of: str) -> PageStart | None:
+    """Return the start of a page from its token; None for the first page, whose token is empty."""
     if not text:
         return None
     found = cursor_of(text)

@@ -196,14 +196,17 @@ class SyncCommand(PolicyCommand):
     def add_arguments(self, parser):
         super().add_arguments(parser)
         parser.add_argument("config", metavar="CONFIG", help="YAML file; - for standard input.")
-        parser.add_argument("--watch", type=seconds, metavar="TIME", help="Repeat at this interval, e.g. 60s, 5m, 1h.")
+        watch = parser.add_argument(
+            "--watch", type=seconds, metavar="TIME", help="Repeat at this interval, e.g. 60s, 5m, 1h."
+        )
         parser.add_argument("--skip-bad", action="store_true", help="Skip invalid rows and report them.")
         parser.add_argument(
             "--connection", default="", metavar="URL", help="Database, if CONFIG has no `dbs`. ${VARIABLE} is expanded."
         )
-        parser.add_argument(
+        port = parser.add_argument(
             "--metrics-port", type=number, metavar="PORT", help="Serve Prometheus metrics; needs --watch."
         )
+        self.only_with(port, watch)
 
     def config(self, name: str, connection: str) -> Config:
         (file,) = bundle_of_files([name], sys.stdin).parts
@@ -247,7 +250,3 @@ class SyncCommand(PolicyCommand):
         metrics.ended("ok" if error is None and not is_transient else "failed", time.monotonic() - begun)
         self.stdout.flush()
         return is_transient
-
-    def check_watch(self, watch: float | None, port: int | None) -> None:
-        if port is not None and watch is None:
-            raise CommandError("--metrics-port needs --watch.")

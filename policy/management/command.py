@@ -8,7 +8,7 @@ import shutil
 import sys
 import threading
 import time
-from argparse import ArgumentParser, ArgumentTypeError, _ActionsContainer
+from argparse import Action, ArgumentParser, ArgumentTypeError, _ActionsContainer
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -215,6 +215,12 @@ class ServiceCommand(BaseCommand):
     requires_system_checks = ()
     status = 0  # the exit status, unless it fails
     failure_status = 1  # the exit status if it fails; another one where 1 is an answer
+    is_coloured = False  # whether the output is a terminal that takes colors
+
+    def __init__(self, *args: Any, **options: Any):
+        super().__init__(*args, **options)
+        self._only_with: list[tuple[Action, tuple[Action, ...]]] = []
+        self._never_with: list[tuple[Action, tuple[Action, ...]]] = []
 
     def run_from_argv(self, argv: list[str]) -> None:
         super().run_from_argv(argv)
@@ -230,13 +236,34 @@ class ServiceCommand(BaseCommand):
         added = parser.add_subparsers(dest=dest, required=True, metavar="|".join(about))
         return {name: added.add_parser(name, help=text, description=text) for name, text in about.items()}
 
+    def only_with(self, option: Action, *others: Action) -> None:
+        """Refuse an option that has no effect unless one of the others is given."""
+        self._only_with.append((option, others))
+
+    def never_with(self, option: Action, *others: Action) -> None:
+        """Refuse an option that has no effect if one of the others is given."""
+        self._never_with.append((option, others))
+
+    def _check_options(self, options: dict[str, Any]) -> None:
+        def is_given(action: Action) -> bool:
+            return options.get(action.dest, action.default) not in (action.default, [])
+
+        for option, others in self._only_with:
+            if is_given(option) and not any(map(is_given, others)):
+                raise CommandError(f"{_named(option)} needs {' or '.join(map(_named, others))}.")
+        for option, others in self._never_with:
+            for other in filter(is_given, others if is_given(option) else ()):
+                raise CommandError(f"{_named(option)} cannot be combined with {_named(other)}.")
+
     def progress(self, what: str) -> Progress:
         """Return a context manager that displays the progress of a long task."""
         return Progress(what, self.stderr)
 
     def execute(self, *args: Any, **options: Any) -> str | None:
         space = spaces.current()
+        self.is_coloured = options["force_color"] or (self.stdout.isatty() and not options["no_color"])
         try:
+            self._check_options(options)
             return super().execute(*args, **options)
         except CommandError as reason:
             if reason.returncode == 1:
@@ -248,6 +275,10 @@ class ServiceCommand(BaseCommand):
             sys.exit(reason.returncode)
         finally:
             spaces.enter(space)
+
+
+def _named(action: Action) -> str:
+    return action.option_strings[0] if action.option_strings else str(action.metavar)
 
 
 class PolicyCommand(ServiceCommand):
@@ -290,12 +321,14 @@ def enter_space_of(environment: Environment) -> None:
 # ---- moments on the command line ---------------------------------------------------------------------------
 
 
-def add_as_of(parser: _ActionsContainer) -> None:
-    parser.add_argument("--as-of", metavar="WHEN", help="State at a revision or a time, e.g. 2026-11-03T14:02:11Z.")
+def add_as_of(parser: _ActionsContainer) -> Action:
+    return parser.add_argument(
+        "--as-of", metavar="WHEN", help="State at a revision or a time, e.g. 2026-11-03T14:02:11Z."
+    )
 
 
-def add_version(parser: _ActionsContainer, help: str) -> None:
-    parser.add_argument("--version", dest="version_number", type=number, metavar="N", help=help)
+def add_version(parser: _ActionsContainer, help: str) -> Action:
+    return parser.add_argument("--version", dest="version_number", type=number, metavar="N", help=help)
 
 
 def moment_asked(
@@ -334,12 +367,12 @@ def text_of(environment: Environment, policy: str) -> str:
     return text_of_file(policy)
 
 
-def add_allow(parser: ArgumentParser) -> None:
-    parser.add_argument(
+def add_allow(parser: ArgumentParser) -> tuple[Action, Action]:
+    allow = parser.add_argument(
         "--allow", action="append", default=[], metavar="PERMISSION",
         help="A permission that may be granted more, such as `read on Document`. Repeatable.",
     )  # fmt: skip
-    parser.add_argument(
+    return allow, parser.add_argument(
         "--seconds", type=above_zero, default=10.0, help="Time limit of the comparison (default: %(default)g)."
     )
 
@@ -381,6 +414,14 @@ def number(text: str) -> int:
     found = whole_number(text, MAX_VERSION)
     if found is None:
         raise ArgumentTypeError(f"must be a whole number from 0 to {MAX_VERSION:,}, not `{text}`")
+    return found
+
+
+def at_least_one(text: str, most: int = MAX_VERSION) -> int:
+    """Parse a whole number from 1 to `most`; an argparse type."""
+    found = whole_number(text, most)
+    if not found:
+        raise ArgumentTypeError(f"must be a whole number from 1 to {most:,}, not `{text}`")
     return found
 
 

@@ -2,12 +2,13 @@
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
 
 import pytest
-from django.core.management import get_commands
+from django.core.management import CommandError, call_command, get_commands, load_command_class
 
 from authz_project import __version__
 from authz_project.command_line import GROUPS, overview, program_name
@@ -75,6 +76,51 @@ def test_a_mistyped_command_says_which_is_meant(typed, told):
     with pytest.raises(SystemExit) as end:
         CommandLine(["/usr/bin/authz", typed]).execute()
     assert end.value.code == f"error: Command `{typed}` does not exist. {told}"
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        ("serve --stale-after 30s", "--stale-after needs --follow."),
+        ("serve --key k", "--key needs --follow."),
+        ("serve --metrics-host ::1", "--metrics-host needs --metrics-port."),
+        ("ask authorize User:a read Repo:b --plan --as-of 3", "--plan cannot be combined with --as-of."),
+        ("ask who read Repo:b --plan --policy-version 3", "--plan cannot be combined with --policy-version."),
+        ("ask_local authorize User:a read Repo:b --database x", "--database needs --explain."),
+        ("ask_local authorize User:a read Repo:b --explain --raw", "--raw cannot be combined with --explain."),
+        ("preview_policy a.polar --questions b --seed 3", "--seed cannot be combined with --questions."),
+        ("review_access --at 1 --to 2", "--to needs --from."),
+        ("diagram a.polar --version 3", "--version cannot be combined with FILE."),
+        ("check_policy a.polar --seconds 3", "--seconds needs --deep or --against."),
+        ("check_policy a.polar --allow x", "--allow needs --against."),
+        ("check_policy a.polar --environment x", "--environment needs --against."),
+        ("load_policy a.polar --seconds 3", "--seconds needs --never-more."),
+        ("load_policy a.polar --allow x", "--allow needs --never-more."),
+        ("load_policy --version 3 --dry-run", "--dry-run cannot be combined with --version."),
+        ("show_policy --about --history", "--about cannot be combined with --history."),
+        ("import_model openfga a.fga --note x", "--note needs --load."),
+        ("import_model spicedb a.zed --environment x", "--environment needs --load."),
+        ("load_example --write folder", "--write needs NAME."),
+        ("load_example drive --write folder --environment x", "--environment cannot be combined with --write."),
+        ("sync_facts a.yaml --metrics-port 1", "--metrics-port needs --watch."),
+        ("drain_outbox a.yaml --metrics-port 1", "--metrics-port needs --watch."),
+        ("verify --database postgres://x", "--database needs BACKUP."),
+    ],
+)
+def test_an_option_without_effect_is_refused(typed, told):
+    """Whoever gives it believes that it counts."""
+    with pytest.raises(CommandError) as refused:
+        call_command(*shlex.split(typed))
+    assert str(refused.value) == told
+
+
+def test_colors_are_as_the_options_say():
+    def is_coloured(*options: str) -> bool:
+        command = load_command_class("policy", "show_policy")
+        call_command(command, *options, "--diff", os.devnull, os.devnull)
+        return command.is_coloured
+
+    assert [is_coloured(), is_coloured("--force-color"), is_coloured("--no-color")] == [False, True, False]
 
 
 def test_what_to_type_is_said_as_it_was_typed():

@@ -97,6 +97,12 @@ def test_the_plan_and_the_statement_are_shown_and_nothing_is_asked(repos):
     assert "the answer is always empty" in said("ask", "authorize", "Robot:x", "read", "Repo:a", "--plan")
 
 
+def test_each_type_of_actors_has_a_plan_of_its_own(repos):
+    publish(repos, f"{POLICY} actor Bot {{}}")
+    shown = said("ask", "who", "read", "Repo:a", "--plan")
+    assert "has_role(User, String, Repo)" in shown and shown.count("SELECT CASE WHEN") == 2
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -133,6 +133,21 @@ def test_questions_may_be_given(repos, new_policy, tmp_path):
     assert 'decisions: 1 of 2 checks would change\n  - denied   allow(User:root, "read", Repo:a)' in said
 
 
+def test_a_question_with_a_word_that_neither_policy_has_is_not_counted(repos, new_policy, tmp_path):
+    """It is misspelled, and so says nothing about what would change."""
+    questions = tmp_path / "questions.txt"
+    asked = ("alow", 'User:ann, "read"'), ("allow", 'User:ann, "raed"'), ("allow", 'Usr:ann, "read"')
+    new = ("allow", 'User:ann, "print"')
+    questions.write_text("\n".join(f"{predicate}({args}, Repo:a)" for predicate, args in (*asked, new)))
+    printing = POLICY.replace('permissions = ["read", "write"', 'permissions = ["print", "read", "write"')
+    assert printing != POLICY
+    said = run("preview_policy", new_policy(printing), "--questions", str(questions))
+    assert "decisions: 0 of 1 check would change; 3 not answered" in said
+    assert "not answered: line 1: the policy has no predicate `alow` (did you mean `allow`?)" in said
+    assert "not answered: line 2: the policy has no action `raed` on Repo (did you mean `read`?" in said
+    assert "not answered: line 3: the policy has no type `Usr` (did you mean `User`?" in said
+
+
 def test_failing_tests_and_strictness(repos, new_policy):
     failing = POLICY + 'test "nobody" { assert allow(User{"x"}, "read", Repo{"y"}); }'
     assert "1 of 1 test failed" in run("preview_policy", new_policy(failing))

@@ -1,6 +1,7 @@
 """Pages of reviews that go on from one to the next: all are of one moment, and together they say everything once."""
 
 import re
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from django.db import connection
@@ -8,7 +9,6 @@ from django.db import connection
 from checks.asking import limits, run
 from checks.compare.kinds import AccessKind
 from checks.compare.review import Access, NotAnswered, Review, ReviewFilter, moments_reviewed
-from checks.compare.review_page import changes_of
 from checks.compare.review_page import reviewed as page_of
 from checks.compare.review_walk import (
     ACTORS,
@@ -28,12 +28,12 @@ from checks.compare.review_walk import (
 from checks.errors import QueryTooSlow
 from checks.explain.cases import ANY
 from policy.core.clock import now, text_of
-from policy.core.pagination import Cursor
+from policy.core.pagination import Cursor, cursor_of
 from policy.errors import MalformedRequest
 from policy.values import STRING, Value
 from tests.checks.conftest import fact, publish, store, url
 from tests.checks.test_ask_page import links, words
-from tests.checks.test_review_access import paged, reviewed
+from tests.checks.test_review_access import changes_of, paged, reviewed
 
 BEGUN = {"start": "2"}
 
@@ -84,11 +84,30 @@ def test_what_is_stored_between_two_pages_is_on_none_of_them(admin, version, rep
 def test_an_address_of_a_time_to_come_is_refused(admin, version, repos, slow):
     store(repos, fact("has_role", "User:eve", "reader", "Repo:x"))
     cursor = ReviewCursor("Repo", "read", "User", WHOLE, RESOURCES)
-    after = page_start_text(PageStart(cursor, {}, Last(3, now() + 10**9)))
+    token = parse_qs(urlsplit(onwards(admin.get(url("review", version), BEGUN))).query)["after"][0]
+    of = cursor_of(token).of
+    after = page_start_text(PageStart(cursor, {}, Last(3, now() + 10**9)), of)
     assert "a time in the future" in words(admin.get(url("review", version), BEGUN | {"after": after}))
     for wrong in (after[:-1], f"x{after}", Cursor("another list", None).token):
         with pytest.raises(MalformedRequest):
-            page_start_from_text(wrong)
+            page_start_from_text(wrong, of)
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "other"),
+    [
+        ("review", {"at": "2"}, {"action": "write"}),
+        ("review", {"start": "2"}, {"filter": "x"}),
+        ("ask", {"kind": "changed", "actor": "User:eve", "from": "2"}, {"action": "read"}),
+    ],
+)
+def test_a_page_goes_on_only_with_the_review_that_it_is_of(admin, version, repos, slow, name, asked, other):
+    """Its cursor has counts, and the moment of "now"; they are those of one review."""
+    store(repos, *(fact("has_role", "User:eve", "reader", f"Repo:x{each:02}") for each in range(20)))
+    address = onwards(admin.get(url(name, version), asked))
+    token = parse_qs(urlsplit(address).query)["after"][0]
+    assert "is not a valid cursor" not in words(admin.get(address))
+    assert "is not a valid cursor" in words(admin.get(url(name, version), asked | other | {"after": token}))
 
 
 def test_what_was_begun_by_actors_begins_anew_where_they_cannot_lead(api, repos):
@@ -98,7 +117,8 @@ def test_what_was_begun_by_actors_begins_anew_where_they_cannot_lead(api, repos)
     assert lines
     for leads in (ACTORS, EACH):
         cursor = ReviewCursor("Repo", "read", "User", WHOLE, leads, "zzz", "zzz", "read")
-        page_start = page_start_from_text(page_start_text(PageStart(cursor, {}, Last(3, moments[1].at))))
+        page_start = PageStart(cursor, {}, Last(3, moments[1].at))
+        assert page_start_from_text(page_start_text(page_start, "these"), "these") == page_start
         assert page_of(Review(api.environment.pk, moments), Filter(""), page_start).lines == lines
 
 
@@ -135,7 +155,7 @@ def test_what_one_actor_may_do_on_every_resource_but_some_is_gone_through_to_its
         if found.next is None:
             break
         assert found.next != page_start
-        page_start = page_start_from_text(page_start_text(found.next))
+        page_start = page_start_from_text(page_start_text(found.next, "these"), "these")
     assert seen == [ANY, *sorted(f"o{each}" for each in range(30))]
 
 

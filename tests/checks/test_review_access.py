@@ -18,7 +18,6 @@ from checks.asking.ask import Trusted
 from checks.asking.question import Asked, allow
 from checks.compare import review as reviewing
 from checks.compare.review import EVERYTHING, Access, NotAnswered, Review, ReviewFilter, moments_reviewed
-from checks.compare.review_page import changes_of
 from checks.compare.review_page import reviewed as page_of
 from checks.compare.review_walk import Chunks, Filter, WalkLimits, all_lines, page_start_from_text, page_start_text
 from facts import keyset_pages
@@ -203,7 +202,12 @@ def paged(environment_id: int, *moments: int, text: str = "", wanted: ReviewFilt
         if found.next is None:
             return lines
         assert found.next != page_start, "it goes on from where it began"
-        page_start = page_start_from_text(page_start_text(found.next))
+        page_start = page_start_from_text(page_start_text(found.next, "these"), "these")
+
+
+def changes_of(environment_id: int, moments, wanted: ReviewFilter, text: str = "", start=None):
+    """What the page about one actor says."""
+    return page_of(Review(environment_id, moments, wanted), Filter(text, is_of_actors=False), start, collapses=True)
 
 
 def changed(environment_id: int, user: str, *moments: int) -> list[Access]:
@@ -221,7 +225,7 @@ def changed(environment_id: int, user: str, *moments: int) -> list[Access]:
             assert found.is_whole and told == sum(line.state != "kept" for line in lines)
             assert len(set(lines)) == len(lines)
             return lines
-        page_start = page_start_from_text(page_start_text(found.next))
+        page_start = page_start_from_text(page_start_text(found.next, "these"), "these")
 
 
 def said_of(lines: Iterable[Access], state: str) -> set[tuple[str, ...]]:
@@ -388,7 +392,7 @@ def test_after_many_refusals_no_others_are_asked_about(api, monkeypatch):
         (("--from", "0"), "no policy was active at revision 0"),
         (("--from", "yesterday"), "--from: must be a revision number or a time such as"),
         (("--from", "2", "--to", "1"), "the start .revision 2. is after the end .revision 1."),
-        (("--at", "2", "--to", "2"), "--to needs --from"),
+        (("--at", "2", "--to", "2"), "--to needs --from."),
         (("--at", "2", "--actor-type", "Usr"), "the policy has no type `Usr` .did you mean `User`"),
         (("--at", "2", "--action", "raed"), "the policy has no action `raed` .did you mean `read`"),
         (("--from", "1", "--action", "raed", "--resource-type", "Repo"), "no action `raed` on Repo"),

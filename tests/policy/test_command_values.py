@@ -75,6 +75,7 @@ def store_one(environment) -> None:
         (("show_policy", "--diff", "0" * 5000 + "7"), "policy version 7 does not exist"),
         (("preview_policy", "x", "--seconds", "0"), "must be a number above 0"),
         (("preview_policy", "x", "--show=-1"), "must be a whole number"),
+        (("how", "allow()", "--show", "0"), "must be a whole number from 1 to 2,147,483,647"),
         (("delete_facts", "p("), "expected an argument"),
         (("ask", "authorize", "User:*", "read", "Repo:b"), "must not be `*`"),
         (("ask", "authorize", "User:" + "x" * 513, "read", "Repo:b"), "at most 512 bytes"),

@@ -69,17 +69,19 @@ class Command(ServiceCommand):
         parser.add_argument(
             "--facts", metavar="FILE", help="Write the facts to FILE: .csv, .json, or otherwise in the syntax of tests."
         )
-        parser.add_argument(
+        load = parser.add_argument(
             "--load", action="store_true",
             help="Publish the policy and store the facts. Requires an environment without facts.",
         )  # fmt: skip
-        parser.add_argument(
+        environment = parser.add_argument(
             "--environment", default=DEFAULT_SLUG,
             help="Environment for --load; created if it does not exist (default: %(default)s).",
         )  # fmt: skip
-        parser.add_argument(
+        for_version = parser.add_argument(
             "--note", type=note, default="", metavar="TEXT", help="Note to keep with the policy version, for --load."
         )
+        self.only_with(environment, load)
+        self.only_with(for_version, load)
         parser.add_argument(
             "--partial", action="store_true",
             help="Leave out everything that has no equivalent. The result never grants more than the original.",

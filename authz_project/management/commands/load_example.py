@@ -24,11 +24,14 @@ class Command(ServiceCommand):
     help = "Load an example policy with tests and facts into an empty environment, or list the examples."
 
     def add_arguments(self, parser):
-        parser.add_argument("name", nargs="?", metavar="NAME", help="Example to load (default: list all).")
-        parser.add_argument(
+        name = parser.add_argument("name", nargs="?", metavar="NAME", help="Example to load (default: list all).")
+        environment = parser.add_argument(
             "--environment", default=DEFAULT_SLUG, help="Environment; created if missing (default: %(default)s)."
         )
-        parser.add_argument("--write", metavar="FOLDER", help="Write the example to FOLDER; do not load it.")
+        write = parser.add_argument("--write", metavar="FOLDER", help="Write the example to FOLDER; do not load it.")
+        self.only_with(environment, name)
+        self.only_with(write, name)
+        self.never_with(environment, write)
 
     def handle(self, *, name: str | None, environment: str, write: str | None, **options: Any) -> None:
         try:

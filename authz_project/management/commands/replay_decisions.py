@@ -35,13 +35,12 @@ class Command(ServiceCommand):
 
     def handle(self, *, file: str, explains: bool, is_now: bool, **options: Any) -> None:
         counts: Counter[str] = Counter()
-        is_coloured = self.stdout.isatty() and not options["no_color"]
         shown = self.progress("replaying requests")
         with ExitStack() as stack:
             source = _opened(file, stack)
             lines = lines_of(stack.enter_context(shown).counted(source))
             try:
-                for is_error, text in _told(lines, is_now, explains, is_coloured, counts):  # may take long
+                for is_error, text in _told(lines, is_now, explains, self.is_coloured, counts):  # may take long
                     with shown.aside():
                         (self.stderr if is_error else self.stdout).write(text)
             except (AuthzError, Unavailable) as reason:

@@ -44,12 +44,11 @@ from policy.core.config import STANDARD_OUTPUT
 from policy.core.journal import by_command
 from policy.errors import AuthzError
 from policy.files import text_of_file
-from policy.management.command import ServiceCommand, counted, port_number
+from policy.management.command import ServiceCommand, at_least_one, counted, port_number
 from policy.models import default_environment
 from policy.replicas.reading import ReplicaStatus, looked_at, state_of
-from policy.values import whole_number
 
-MOST = 1000  # processes or threads
+few = partial(at_least_one, most=1000)  # processes or threads
 START_LOCK = 0x617574687A  # an arbitrary number for an advisory lock
 
 
@@ -60,15 +59,15 @@ class Command(ServiceCommand):
         parser.add_argument("--host", default="127.0.0.1", help="Address to listen on (default: %(default)s).")
         parser.add_argument("--port", type=port_number, default=8080, help="Port (default: %(default)s).")
         parser.add_argument(
-            "--workers", type=at_least_one, default=os.cpu_count() or 1, help="Processes (default: one per CPU)."
+            "--workers", type=few, default=os.cpu_count() or 1, help="Processes (default: one per CPU)."
         )
         parser.add_argument(
             "--threads",
-            type=at_least_one,
+            type=few,
             default=4,
             help="Threads per process (default: %(default)s). All but one answer requests, with a connection each.",
         )
-        parser.add_argument(
+        metrics_port = parser.add_argument(
             "--metrics-port", type=port_number, help="Serve Prometheus metrics at /metrics on this port (default: off)."
         )
         parser.add_argument(
@@ -76,7 +75,7 @@ class Command(ServiceCommand):
             type=port_number,
             help="Also serve /healthcheck and /readyz on this port, with connections of its own (default: off).",
         )
-        parser.add_argument(
+        metrics_host = parser.add_argument(
             "--metrics-host", default="127.0.0.1", help="Address for --metrics-port (default: %(default)s)."
         )
         parser.add_argument(
@@ -98,18 +97,21 @@ class Command(ServiceCommand):
             action="store_true",
             help="Use the public interface of granian, the server library: slower, but also for untested versions.",
         )
-        parser.add_argument(
+        follow = parser.add_argument(
             "--follow", metavar="URL", type=url_of_service, help="Serve a copy of this service, and keep it up to date."
         )
-        parser.add_argument(
+        key = parser.add_argument(
             "--key", help="API key for --follow, or @FILE to read it from a file (default: the variable FOLLOW_KEY)."
         )
-        parser.add_argument(
+        stale_after = parser.add_argument(
             "--stale-after",
             type=duration,
             metavar="TIME",
             help="With --follow: refuse requests while the copy is older than this, e.g. 30s (default: never).",
         )
+        self.only_with(metrics_host, metrics_port)
+        self.only_with(key, follow)
+        self.only_with(stale_after, follow)
 
     def handle(
         self,
@@ -419,10 +421,3 @@ def key_of(text: str | None) -> str:
     if len(found.split()) != 1 or not found.isascii():
         raise CommandError("--follow needs an API key of the main service: set FOLLOW_KEY, or --key @FILE.")
     return found.strip()
-
-
-def at_least_one(text: str) -> int:
-    number = whole_number(text, MOST)
-    if not number:
-        raise ArgumentTypeError(f"must be a number from 1 to {MOST:,}, not {text!r}")
-    return number

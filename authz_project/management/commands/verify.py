@@ -47,19 +47,20 @@ class Command(ServiceCommand):
     )
 
     def add_arguments(self, parser):
-        parser.add_argument(
+        file = parser.add_argument(
             "file", nargs="?", type=Path, metavar="BACKUP",
             help="File made by `backup` or pg_dump (default: verify the database in use).",
         )  # fmt: skip
-        parser.add_argument(
+        database = parser.add_argument(
             "--database", metavar="URL",
             help="Empty PostgreSQL database to restore a dump into. Variables are expanded: ${VAR}.",
         )  # fmt: skip
+        self.only_with(database, file)
 
     def handle(self, *, file: Path | None, database: str | None, **options: Any) -> None:
         try:
             if file is None:
-                is_good = self._in_use(database)
+                is_good = self._in_use()
             elif backups.kind_of(file) == backups.SQLITE:
                 is_good = self._sqlite(file, database)
             else:
@@ -70,9 +71,7 @@ class Command(ServiceCommand):
             self.stderr.write(f"{file or 'The database'} is not consistent.")
             sys.exit(1)
 
-    def _in_use(self, database: str | None) -> bool:
-        if database:
-            raise CommandError("--database needs a BACKUP to restore into it.")
+    def _in_use(self) -> bool:
         if missing := missing_database():
             raise CommandError(f"No database at {missing}. Set DATABASE_URL to its location.")
         try:

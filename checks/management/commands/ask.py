@@ -55,12 +55,15 @@ class Command(PolicyCommand):
             )
             if kind == "who":
                 asked.add_argument("--actor-type", metavar="TYPE", help="List only actors of this type.")
-            add_as_of(asked)
-            asked.add_argument(
+            as_of = add_as_of(asked)
+            version = asked.add_argument(
                 "--policy-version", type=number, metavar="N", help="Use this policy version (default: the active one)."
             )
             how = asked.add_mutually_exclusive_group()
-            how.add_argument("--plan", action="store_true", help="Print the query plan and its SQL; do not run it.")
+            plan = how.add_argument(
+                "--plan", action="store_true", help="Print the query plan and its SQL; do not run it."
+            )
+            self.never_with(plan, as_of, version)
             if kind == "authorize":
                 how.add_argument(
                     "--explain", action="store_true", dest="explains", help="Print the proof, or why access was denied."
@@ -77,12 +80,13 @@ class Command(PolicyCommand):
             options["actor_type"] = [options.get("actor_type")]
         questions = _questions(program, **options)
         if options.get("explains"):
-            is_allowed = self._explain(asker, questions[0], moment, self.stdout.isatty() and not options["no_color"])
+            is_allowed = self._explain(asker, questions[0], moment)
             self.status = _status(options["kind"], is_allowed, [] if is_allowed else _advice(program, questions))
             return
         if plan:
-            compiled, unused = ask.plan(asker, questions[0], Page(PAGE) if options["kind"] == "list" else None)
-            lines, advice = [shown_plan(compiled)], []
+            page = Page(PAGE) if options["kind"] == "list" else None
+            plans = [ask.plan(asker, question, page) for question in questions]
+            unused, lines, advice = plans[0][1], [shown_plan(compiled) for compiled, _ in plans], []
         else:
             found = ask.answered(asker, questions, questions[0].context if questions else (), moment=moment)
             unused, lines = found.unused, _answer_lines(found, options["kind"])
@@ -92,11 +96,11 @@ class Command(PolicyCommand):
             self.stderr.write(sentence)
         self.stdout.write("".join(f"{line}\n" for line in lines), ending="")
 
-    def _explain(self, asker: Trusted, question: Question, moment: Moment | None, is_coloured: bool) -> bool:
+    def _explain(self, asker: Trusted, question: Question, moment: Moment | None) -> bool:
         explanation = explain(asker, question, moment)
         versions = PolicyVersion.objects.filter(environment=asker.environment_id, number=explanation.version or 0)
         filename = versions.values_list("filename", flat=True).first()
-        for line in explanation_to_text(explanation, filename or "", is_coloured):
+        for line in explanation_to_text(explanation, filename or "", self.is_coloured):
             self.stdout.write(line)
         return explanation.allowed
 

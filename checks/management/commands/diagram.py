@@ -22,13 +22,13 @@ class Command(PolicyCommand):
 
     def add_arguments(self, parser):
         super().add_arguments(parser)
-        parser.add_argument(
+        files = parser.add_argument(
             "files",
             nargs="*",
             metavar="FILE",
             help=f"{FILES[:-1]} (default: the active policy).",
         )
-        add_version(parser, "Draw this version of the policy, instead of files.")
+        self.never_with(add_version(parser, "Draw this version of the policy, instead of files."), files)
         parser.add_argument("--format", choices=list(KINDS), default="svg", help="Format (default: %(default)s).")
         parser.add_argument(
             "--type", default="", metavar="TYPE", dest="type_name", help="Draw only this type, or `global` rules."
@@ -39,8 +39,6 @@ class Command(PolicyCommand):
         )  # fmt: skip
 
     def handle(self, *, files: list[str], version_number: int | None, **options: Any) -> None:  # type: ignore[override]
-        if files and version_number is not None:
-            raise CommandError("Specify either policy files or --version, not both.")
         if not files:
             super().handle(version_number=version_number, **options)
             return

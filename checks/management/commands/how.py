@@ -7,7 +7,7 @@ from checks.analysis.report import MORE, POLICY, SAME, UNDECIDED, AnalysisComman
 from checks.analysis.search import Solver
 from checks.asking.run import in_memory
 from checks.asking.snapshot import trial
-from policy.management.command import ACTIVE, environment_named, number, policy_named
+from policy.management.command import ACTIVE, at_least_one, environment_named, policy_named
 from policy.rules.program import Atom
 
 
@@ -26,7 +26,7 @@ class Command(AnalysisCommand):
             help="Start from the stored facts that are connected with the goal's values (default: no facts).",
         )  # fmt: skip
         parser.add_argument(
-            "--show", type=number, default=MOST_WAYS, metavar="N", help="Ways to print (default: %(default)s)."
+            "--show", type=at_least_one, default=MOST_WAYS, metavar="N", help="Ways to print (default: %(default)s)."
         )
 
     def act(

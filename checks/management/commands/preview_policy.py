@@ -20,7 +20,7 @@ class Command(PolicyCommand):
     def add_arguments(self, parser):
         super().add_arguments(parser)
         parser.add_argument("files", nargs="+", metavar="FILE", help=FILES)
-        parser.add_argument(
+        questions = parser.add_argument(
             "--questions",
             metavar="FILE",
             help='Checks to compare: one per line, as `allow(User:ann, "read", Repo:acme)`, or a decision log (default:'
@@ -32,7 +32,10 @@ class Command(PolicyCommand):
             default=SECONDS,
             help="Time limit for the random sample (default: %(default)g).",
         )
-        parser.add_argument("--seed", type=int, default=0, help="Seed of the random sample (default: %(default)s).")
+        seed = parser.add_argument(
+            "--seed", type=int, default=0, help="Seed of the random sample (default: %(default)s)."
+        )
+        self.never_with(seed, questions)
         parser.add_argument(
             "--show", type=number, default=MOST_SHOWN, metavar="N",
             help="Examples to print for each kind of change (default: %(default)s).",
@@ -58,7 +61,7 @@ class Command(PolicyCommand):
             self.stderr.write(line)
         active = active_version(environment.pk)
         names = ((active and active.filename) or "", bundle.filename)
-        for line in _lines(found, names, explains, self.stdout.isatty() and not options["no_color"]):
+        for line in _lines(found, names, explains, self.is_coloured):
             self.stdout.write(line)
         if strict and (found.differ or found.refuses or not found.draft.report.success):
             sys.exit(1)

@@ -35,9 +35,10 @@ class Command(PolicyCommand):
         super().add_arguments(parser)
         when = "a revision or a time, e.g. 2026-11-03T14:02:11Z"
         first = parser.add_mutually_exclusive_group(required=True)
-        first.add_argument("--from", dest="start", metavar="WHEN", help=f"Compare from {when}.")
+        start = first.add_argument("--from", dest="start", metavar="WHEN", help=f"Compare from {when}.")
         first.add_argument("--at", metavar="WHEN", help="List who had access at this moment.")
-        parser.add_argument("--to", dest="end", metavar="WHEN", help="Compare to this moment (default: now).")
+        end = parser.add_argument("--to", dest="end", metavar="WHEN", help="Compare to this moment (default: now).")
+        self.only_with(end, start)
         parser.add_argument("--actor-type", default="", metavar="TYPE", help="Only actors of this type.")
         parser.add_argument("--resource-type", default="", metavar="TYPE", help="Only resources of this type.")
         parser.add_argument("--actor", default="", metavar="ACTOR", help="Only this actor, e.g. User:alice.")
@@ -51,15 +52,13 @@ class Command(PolicyCommand):
         self, environment: Environment, *, start: str | None, end: str | None, at: str | None, actor_type: str,
         action: str, resource_type: str, actor: str, format: str, explains: bool, **options: Any,
     ) -> None:  # fmt: skip
-        if at is not None and end is not None:
-            raise CommandError("--to needs --from, and cannot be combined with --at.")
         if at is not None:
             moments = moments_reviewed(environment.pk, as_of_from_text(at, "--at"), called=("--at",))
         else:
             ends = _when(start, "--from"), _when(end, "--to")
             moments = moments_reviewed(environment.pk, *ends, called=("--from", "--to"))
         review = Review(environment.pk, moments, _wanted(actor_type, action, resource_type, actor))
-        explainer = _Explainer(environment.pk, moments, self.stdout.isatty()) if explains else None
+        explainer = _Explainer(environment.pk, moments, self.is_coloured) if explains else None
         notes = self.stdout if format == "table" else self.stderr
         notes.write(described(moments))
         counts: Counter[str] = Counter()

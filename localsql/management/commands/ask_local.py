@@ -51,19 +51,21 @@ class Command(PolicyCommand):
             asked.add_argument(
                 "--context", action="append", default=[], metavar="FACT", help="Context fact. Repeatable."
             )
+            raw = asked.add_argument(
+                "--raw", action="store_true", help="Print the SQL unformatted, as the endpoints return it."
+            )
             if kind == "authorize":
-                asked.add_argument(
+                explain = asked.add_argument(
                     "--explain",
                     action="store_true",
                     dest="explains",
                     help="Print the proof, or why access was denied; needs --bindings and --database.",
                 )
-                asked.add_argument(
+                database = asked.add_argument(
                     "--database", metavar="URL", help="Database with the bound tables, as in DATABASE_URL."
                 )
-            asked.add_argument(
-                "--raw", action="store_true", help="Print the SQL unformatted, as the endpoints return it."
-            )
+                self.only_with(database, explain)
+                self.never_with(raw, explain)
 
     def act(self, environment: Environment, *, bindings: str | None, **options: Any) -> None:
         with naming(bindings):
@@ -94,7 +96,7 @@ class Command(PolicyCommand):
         self.status = UNKNOWN if found.warning else 0 if found.allowed else DENIED
         versions = PolicyVersion.objects.filter(environment=environment, number=found.version or 0)
         filename = versions.values_list("filename", flat=True).first()
-        for line in explanation_to_text(found, filename or "", self.stdout.isatty(), given="row or context fact"):
+        for line in explanation_to_text(found, filename or "", self.is_coloured, given="row or context fact"):
             self.stdout.write(line)
 
 

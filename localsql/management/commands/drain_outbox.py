@@ -15,7 +15,6 @@ class Command(SyncCommand):
 
     def act(self, environment: Environment, *, config: str, connection: str, **options: Any) -> None:
         watch, port, skips_bad = options["watch"], options["metrics_port"], options["skip_bad"]
-        self.check_watch(watch, port)
         read = self.config(config, connection)
         if watch is None:
             self.stdout.write(_sentence(self._once(environment, read.outbox, skips_bad, Drained())))

@@ -42,7 +42,6 @@ class Command(SyncCommand):
 
     def act(self, environment: Environment, *, config: str, connection: str, **options: Any) -> None:
         watch, port = options["watch"], options["metrics_port"]
-        self.check_watch(watch, port)
         read = self.config(config, connection)
         wanted = SyncOptions(options["apply"], options["max_deletes"], options["skip_bad"])
         if read.is_for_local_sql:

@@ -28,20 +28,23 @@ class Command(command.ServiceCommand):
             default="text",
             help="Output format; github annotates pull requests (default: text).",
         )
-        parser.add_argument(
+        deep = parser.add_argument(
             "--deep", action="store_true",
             help="Also report what has no effect, whatever the facts: rules that change no decision, roles that grant"
             ' nothing, permissions that nobody can have. Needs `pip install "authz-project[analysis]"`.',
         )  # fmt: skip
-        parser.add_argument(
+        against = parser.add_argument(
             "--against", metavar="POLICY",
             help="Fail if the policy grants more than this one, with any facts: a version number, `active`, or a file.",
         )  # fmt: skip
-        command.add_allow(parser)
-        parser.add_argument(
+        allow, seconds = command.add_allow(parser)
+        environment = parser.add_argument(
             "--environment", default=DEFAULT_SLUG, help="Environment for --against (default: %(default)s)."
         )
         command.add_watch(parser)
+        self.only_with(allow, against)
+        self.only_with(seconds, deep, against)
+        self.only_with(environment, against)
 
     def handle(self, *, files: list[str], watch: bool, **options: Any) -> None:
         if watch:

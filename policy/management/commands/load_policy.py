@@ -22,40 +22,38 @@ class Command(command.PolicyCommand):
     def add_arguments(self, parser):
         super().add_arguments(parser)
         parser.add_argument("files", nargs="*", metavar="FILE", help=command.FILES)
-        command.add_version(parser, "Publish this earlier version again, instead of files.")
+        version = command.add_version(parser, "Publish this earlier version again, instead of files.")
         parser.add_argument("--force", action="store_true", help="Publish even if tests fail.")
-        parser.add_argument("--fail-fast", action="store_true", help="Stop at the first failing test.")
-        parser.add_argument(
+        fail_fast = parser.add_argument("--fail-fast", action="store_true", help="Stop at the first failing test.")
+        note = parser.add_argument(
             "--note",
             type=command.note,
             default="",
             metavar="TEXT",
             help="One line for the history: what changed and why.",
         )
-        parser.add_argument("--dry-run", action="store_true", help="Validate and run tests, but do not publish.")
-        parser.add_argument(
+        dry_run = parser.add_argument(
+            "--dry-run", action="store_true", help="Validate and run tests, but do not publish."
+        )
+        never_more = parser.add_argument(
             "--never-more", action="store_true",
             help="Publish only if the policy grants no more than the active one, with any facts. "
             'Needs `pip install "authz-project[analysis]"`.',
         )  # fmt: skip
-        command.add_allow(parser)
+        for option in command.add_allow(parser):
+            self.only_with(option, never_more)
+        for option in (fail_fast, note, dry_run):
+            self.never_with(option, version)
 
     def act(self, environment: Environment, *, files: list[str], version_number: int | None, **options: Any) -> None:
         if bool(files) == (version_number is not None):
             raise CommandError("Specify either policy files or --version.")
-        if options["allow"] and not options["never_more"]:
-            raise CommandError("--allow needs --never-more.")
         if version_number is not None:
             self.load_version(environment, version_number, **options)
         else:
             self.load_files(environment, files, **options)
 
-    def load_version(
-        self, environment: Environment, number: int, *, force: bool, fail_fast: bool, note: str, dry_run: bool,
-        **options: Any,
-    ) -> None:  # fmt: skip
-        if fail_fast or note or dry_run:
-            raise CommandError("--fail-fast, --note and --dry-run are for policy files, not for --version.")
+    def load_version(self, environment: Environment, number: int, *, force: bool, **options: Any) -> None:
         replaces = None
         if options["never_more"]:
             replaces = self._refuse_more(

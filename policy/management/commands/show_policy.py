@@ -19,16 +19,19 @@ class Command(command.PolicyCommand):
         which = parser.add_mutually_exclusive_group()
         command.add_version(which, "Print this version (default: the active one).")
         command.add_as_of(which)
-        which.add_argument(
+        history = which.add_argument(
             "--history", action="store_true",
             help="List all versions, newest first, with author, test results and note. * marks the active one.",
         )  # fmt: skip
-        which.add_argument(
+        diff = which.add_argument(
             "--diff", nargs="+", metavar="POLICY",
             help="Print the changes from the first policy to the second, or from the active policy if one is given."
             " Each is a version number, `active`, or a file (- for standard input).",
         )  # fmt: skip
-        parser.add_argument("--about", action="store_true", help="Print author, date, note and tests, not the text.")
+        about = parser.add_argument(
+            "--about", action="store_true", help="Print author, date, note and tests, not the text."
+        )
+        self.never_with(about, history, diff)
 
     def handle(self, *, diff: list[str] | None, **options: Any) -> None:  # type: ignore[override]
         if diff and len(diff) == 2 and all(map(command.is_file, diff)):  # needs no database
@@ -43,8 +46,6 @@ class Command(command.PolicyCommand):
         self, environment: Environment, *, version_number: int | None, as_of: str | None, history: bool,
         diff: list[str] | None, about: bool, **options: Any,
     ) -> None:  # fmt: skip
-        if about and (history or diff):
-            raise CommandError("--about cannot be combined with --history or --diff.")
         if history:
             self._history(environment)
             return
