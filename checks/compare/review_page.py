@@ -18,13 +18,13 @@ from checks.explain.cases import ANY
 from checks.explain.tree import shown_value
 from facts.keyset_pages import any_ends
 from facts.numbering import numbers_as_of
-from facts.wire import value_from_text
+from facts.wire import id_from_json, value_from_text
 from policy.core.clock import now, time_of
 from policy.core.pagination import Pager, digest_of
 from policy.errors import MalformedRequest
 from policy.models import DEFAULT_SLUG, Environment, PolicyVersion
 from policy.moments import AsOf, Moment, moment_of
-from policy.values import Value, quoted
+from policy.values import STRING, Value, quoted
 
 # ---- Texts for a review: values, moments, counts, and progress ----------------------------------------------------
 
@@ -172,7 +172,7 @@ def review_for_page(version: PolicyVersion, sent: Mapping[str, str]) -> dict[str
     }
 
 
-class _Page(NamedTuple):
+class _ReviewPage(NamedTuple):
     """A page of a review, what its cursor is of, and its moments: as they are, and as links ask for them."""
 
     of: str
@@ -181,13 +181,13 @@ class _Page(NamedTuple):
     lines: review_walk.ReviewLines
 
 
-def _page_of(environment_id: int, sent: Mapping[str, str]) -> _Page:
+def _page_of(environment_id: int, sent: Mapping[str, str]) -> _ReviewPage:
     of = digest_of(environment_id, {name: text for name, text in sent.items() if name != "after"})
     start, asked = review_walk.page_start_from_text(sent["after"], of), _moments_sent(sent)
     moments = moments_of_page(environment_id, asked, start)
     review = Review(environment_id, moments, _wanted(sent))
     lines = reviewed(review, review_walk.Filter(sent["filter"]), start)
-    return _Page(of, moments, tuple(asked_of_page(asked, moments, start)), lines)
+    return _ReviewPage(of, moments, tuple(asked_of_page(asked, moments, start)), lines)
 
 
 def review_to_json(environment_id: int, sent: Mapping[str, str]) -> tuple[dict[str, object], int]:
@@ -240,7 +240,8 @@ def value_shown(value: Value, slug: str) -> SafeString | str:
 
 def _wanted(sent: Mapping[str, str]) -> ReviewFilter:
     """Return what the review is restricted to; the field `actor_type` has a type, or an actor such as `User:ann`."""
-    text, action, resource_type = sent["actor_type"], sent["action"], sent["resource_type"]
+    text, resource_type = sent["actor_type"], sent["resource_type"]
+    action = sent["action"] and id_from_json(STRING, sent["action"], "action")
     if ":" not in text.replace("::", ""):
         return ReviewFilter(text, action, resource_type)
     actor = value_from_text(text)

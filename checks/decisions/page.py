@@ -239,13 +239,14 @@ def page_of_log(request: HttpRequest, environment: Environment) -> dict[str, obj
     """Return the template context: a page of lines, newest first, or one line and its replays."""
     form = DecisionFilter(request.GET)
     shown_page: dict[str, object] = {"environment": environment, "form": form}
-    path = settings.DECISION_LOG
-    if path in ("", STANDARD_OUTPUT):
-        return shown_page | {"trouble": "There is no decision log to read. Set DECISION_LOG to a file."}
-    if not form.is_valid():
-        return shown_page
+    path = Path(settings.DECISION_LOG)
     try:
-        with Path(path).open("rb") as file:
+        # Opening a pipe would wait for its writer.
+        if settings.DECISION_LOG == STANDARD_OUTPUT or (path.exists() and not path.is_file()):
+            return shown_page | {"trouble": "There is no decision log to read. Set DECISION_LOG to a file."}
+        if not form.is_valid():
+            return shown_page
+        with path.open("rb") as file:
             return shown_page | _read(file, request.GET, environment, form.cleaned_data)
     except FileNotFoundError:
         return shown_page | {"rows": ()}

@@ -11,7 +11,7 @@ from checks import views
 from checks.compare import review_walk
 from policy.active import Scope
 from policy.models import PolicyVersion
-from tests.checks.conftest import POLICY, fact, remove, store
+from tests.checks.conftest import POLICY, fact, publish, remove, store
 
 DRAFT = POLICY.replace('"write" if "writer";', '"write" if "reader";')
 WRITES = {"check": 'allow(User:ann, "write", Repo:a)', "allowed": True}
@@ -130,6 +130,15 @@ def test_a_malformed_review_is_refused(repos, query, told):
 def test_a_review_ignores_what_it_does_not_know(repos):
     query = {"at": "2", "actor": "User:ann"}
     assert review(repos, query | {"filter": "\0"}) == review(repos, query)
+
+
+def test_an_action_that_no_fact_can_name_is_refused(repos):
+    """By this policy an action may have any name, so it is not refused as an unknown one."""
+    publish(repos, "actor User {} resource Repo {} allow(u: User, a: String, r: Repo) if may(u, a, r);")
+    store(repos, fact("may", "User:ann", "zap", "Repo:a"))
+    for action in ("\0", "*", "x" * 513):
+        refused = asked(repos, {"at": repos.get("/facts").headers["OsoOffset"], "action": action})
+        assert refused.status_code == 400 and "action: must" in refused.json()["message"], refused.content
 
 
 def test_a_review_needs_a_key_that_reads(repos):
