@@ -50,15 +50,6 @@ class PolicyMoved(Unavailable):
         super().__init__("the policy changed repeatedly during the request; try again")
 
 
-class NoNamesDeclared(AuthzError):
-    """An assertion uses `not in` for something other than declared names."""
-
-    def __init__(self):
-        super().__init__(
-            "`not in` requires roles, permissions or relations that a block declares; list the values with `in`"
-        )
-
-
 class TestsTooSlow(AuthzError):
     __test__ = False  # not a class of tests
 

@@ -18,7 +18,7 @@ from checks.asking.advice import NAMINGS
 from checks.asking.limits import check, shortened
 from checks.asking.question import Asked, Question, TypedId, question_about
 from checks.asking.snapshot import FactsAlone, fact_of_atom
-from checks.errors import CannotEnumerate, NoNamesDeclared, TestsTooSlow
+from checks.errors import CannotEnumerate, TestsTooSlow
 from checks.explain.cases import ANY, Goal
 from checks.explain.explain import ExplainedGoal, explain_goal, lines_of_goal
 from policy import rules
@@ -215,7 +215,9 @@ def _declared_names(program: Program, assertion: Assertion) -> set[TypedId]:
     if len(args) > 1 and isinstance(args[1], Var) and assertion.variable_type == STRING:
         names = _names_declared(program, assertion.atom.predicate, args)
     if names is None:
-        raise NoNamesDeclared
+        raise AuthzError(
+            "`not in` requires roles, permissions or relations that a block declares; list the values with `in`"
+        )
     return {(STRING, name) for name in names}
 
 

@@ -514,6 +514,12 @@ def version_numbered(environment_id: int, number: int) -> PolicyVersion:
     return found
 
 
+def filename_of(environment_id: int, number: int | None) -> str:
+    """Return the name of the file that a version came from; empty if it is unknown."""
+    versions = PolicyVersion.objects.filter(environment_id=environment_id, number=number or 0)
+    return versions.values_list("filename", flat=True).first() or ""
+
+
 def active_version(environment_id: int) -> PolicyVersion | None:
     active = Environment.objects.filter(pk=environment_id).values("policy_version_id")
     return PolicyVersion.objects.filter(pk__in=active).first()

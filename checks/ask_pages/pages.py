@@ -11,15 +11,14 @@ from django.http import QueryDict
 from django.urls import reverse
 from django.utils.safestring import SafeString
 
-from checks.analysis.questions import Ways
 from checks.analysis.report import ways_to_allow
 from checks.ask_pages.links import copies, page_lines, question_html, value_html
 from checks.ask_pages.question import (
     BY_NAME,
     CHANGED,
     KINDS,
-    Correction,
     Incomplete,
+    Link,
     Note,
     PageQuestion,
     asked_again,
@@ -42,7 +41,6 @@ from checks.compare.review_walk import Filter, ReviewLines, page_start_from_text
 from checks.errors import QueryTooSlow
 from checks.explain.cases import ANY
 from checks.explain.explain import ExplainedGoal, explain_calls
-from facts.accept import ALL_USED, Unused
 from facts.pages.browse import Ability, Answer, QuestionChoice, Section, value_url
 from facts.wire import MAX_ID_BYTES
 from policy import rules
@@ -56,6 +54,8 @@ from policy.moments import AsOf, Moment, moment_of
 from policy.pages.highlight import excerpts_of_problems
 from policy.rules.program import Program
 from policy.values import MAX_VERSION, STRING, Value, quoted, whole_number
+
+ShownQuestion = dict[str, object]  # data for templates
 
 # ---- listing ------------------------------------------------------------------------------------------------------
 # A page of a list of answers; the database counts the total.
@@ -169,41 +169,28 @@ class _Answers:
 # Answers the question of a page, with notes about unknown names in it, and the time that it took.
 
 
-@dataclass(frozen=True)
-class PageAnswer:
-    """The answer on a page: an explanation, a page of answers, or changes."""
-
-    asked: PageQuestion
-    questions: Sequence[Question] = ()
-    goal: ExplainedGoal | None = None
-    listed: Listed | None = None
-    changes: ReviewLines | None = None
-    moments: tuple[Moment, ...] = ()  # that the question is about; empty for now
-    notes: Sequence[Note] = ()
-    unused: Unused = ALL_USED  # of the context
-    milliseconds: float = 0.0
-    whens: tuple[AsOf | None, ...] = ()  # for changes: each moment as links ask for it
-    ways: Ways | None = None  # what would allow what is denied, if that was asked for
-
-
-def answered(asked: PageQuestion, with_ways: bool = False) -> PageAnswer:
+def answered(asked: PageQuestion, origin: str, with_ways: bool = False) -> ShownQuestion:
+    """Return the data of the answer; `with_ways` also searches for what would allow what is denied."""
     begun = time.perf_counter()
     if asked.kind.name == CHANGED:
-        return _changed(asked, begun)
+        return _changed(asked, begun, origin)
     with _session(asked) as session:
         questions = asked.questions(session.program)
-        goal = found = None
-        ways: Ways | None = None
+        found: Listed | ExplainedGoal
         if asked.kind.column:
             found = listed(session, questions, asked)
         else:
-            (goal,) = explain_calls(session, questions[0])
+            (found,) = explain_calls(session, questions[0])
         taken = time.perf_counter() - begun
-        if goal is not None and not goal.holds and with_ways and asked.moment is None:
-            ways = ways_to_allow(session, questions[0])
         notes = [*unknown_names(session, asked, questions), *unmentioned(session, asked)]
-        moments = () if asked.moment is None else (asked.moment,)
-        return PageAnswer(asked, questions, goal, found, None, moments, notes, session.unused, taken * 1000, ways=ways)
+        shown = _around(asked, notes, () if asked.moment is None else (asked.moment,), taken)
+        shown |= {"copies": copies(asked, questions, origin), "unused": session.unused}
+        if isinstance(found, Listed):
+            of_list = _listed(asked, questions, found)
+            return shown | {"listed": of_list, "title": f"{of_list['headline']}: {_question_text(asked)}"}
+        if not found.holds and with_ways and asked.moment is None:
+            shown["ways"] = ways_to_allow(session, questions[0])
+        return shown | _explained(asked, questions, found, notes)
 
 
 def _session(asked: PageQuestion) -> AbstractContextManager[Snapshot]:
@@ -213,24 +200,26 @@ def _session(asked: PageQuestion) -> AbstractContextManager[Snapshot]:
     return snapshot(asked.environment_id, asked.version.pk, asked.context, frozenset(), asked.moment)
 
 
-def _changed(asked: PageQuestion, begun: float) -> PageAnswer:
+def _changed(asked: PageQuestion, begun: float, origin: str) -> ShownQuestion:
     assert asked.actor is not None, "what changed is asked of an actor"
-    page_start = page_start_from_text(asked.fields.get("after", ""), asked.of)
+    start = page_start_from_text(asked.fields.get("after", ""), asked.of)
     asked_of = (asked.since, asked.until)
-    old, new = review_page.moments_of_page(asked.environment_id, asked_of, page_start)
+    moments = review_page.moments_of_page(asked.environment_id, asked_of, start)
+    old, new = moments
+    more: ShownQuestion = {"copies": copies(asked, (), origin), "title": f"Changes: {_question_text(asked)}"}
     strange = [note for note in _strange(asked, old) if note in _strange(asked, new)]
     if strange:
-        return PageAnswer(asked, moments=(old, new), notes=strange)
+        return more | _around(asked, strange, moments, 0.0)
     actor = Value(asked.actor.type, asked.actor.one)
     action = asked.action.one if asked.action.ids else ""
     wanted = ReviewFilter(actor.type, action, asked.resource.type if asked.resource else "", actor.id)
     text = Filter(asked.fields.get("filter", ""), is_of_actors=False)
-    changes = review_page.reviewed(Review(asked.environment_id, (old, new), wanted), text, page_start, collapses=True)
-    whens = tuple(review_page.asked_of_page(asked_of, (old, new), page_start))
+    found = review_page.reviewed(Review(asked.environment_id, moments, wanted), text, start, collapses=True)
     taken = time.perf_counter() - begun
     with snapshot(asked.environment_id, new.version, (), frozenset(), new) as session:
         notes = list(unmentioned(session, asked))
-    return PageAnswer(asked, changes=changes, moments=(old, new), whens=whens, notes=notes, milliseconds=taken * 1000)
+    whens = tuple(review_page.asked_of_page(asked_of, moments, start))
+    return more | _around(asked, notes, moments, taken) | {"changes": _changes(asked, found, moments, whens)}
 
 
 def _strange(asked: PageQuestion, moment: Moment) -> list[Note]:
@@ -348,12 +337,6 @@ def _counted(name: str, ids: list[str | None], is_unfinished: bool) -> str:
 _MOST_VERSIONS = 200
 _NOTHING = {"actor": "No actors", "action": "No actions", "resource": "No resources"}
 PageFields = Mapping[str, str]
-ShownQuestion = dict[str, object]
-
-
-class Link(NamedTuple):
-    text: str
-    address: str
 
 
 # ---- URLs ----------------------------------------------------------------------------------------------------------
@@ -406,7 +389,7 @@ def ask_page(
         return form
     try:
         asked = question_of(version, fields, text)
-        return form | _shown_answer(answered(asked, with_ways), origin)
+        return form | answered(asked, origin, with_ways)
     except Incomplete as reason:
         return form | {"incomplete": reason.message}
     except AuthzError as reason:
@@ -455,23 +438,11 @@ def _earlier(version: PolicyVersion, fields: PageFields) -> Iterator[Link]:
 # ---- the answer ----------------------------------------------------------------------------------------------------
 
 
-def _shown_answer(answer: PageAnswer, origin: str) -> ShownQuestion:
-    asked = answer.asked
-    shown: ShownQuestion = {
-        "answered": answer,
-        "took": f"{answer.milliseconds:.1f}" if answer.milliseconds < 10 else f"{answer.milliseconds:,.0f}",
-        "notes": [_note(asked.version, each) for each in answer.notes],
-        "moments": [_moment(asked.environment_id, each) for each in answer.moments],
-        "copies": copies(asked, answer.questions, origin),
-        "asked": asked,
-    }
-    if answer.goal is not None:
-        return shown | _explained(answer)
-    if answer.listed is not None:
-        listed = _listed(answer, answer.listed)
-        return shown | {"listed": listed, "title": f"{listed['headline']}: {_question_text(asked)}"}
-    changes = {} if answer.changes is None else {"changes": _changes(answer)}
-    return shown | changes | {"title": f"Changes: {_question_text(asked)}"}
+def _around(asked: PageQuestion, notes: Sequence[Note], moments: Sequence[Moment], seconds: float) -> ShownQuestion:
+    """Return what every answer has; `moments` is empty for now."""
+    took = f"{seconds * 1000:,.0f}" if seconds >= 0.01 else f"{seconds * 1000:.1f}"
+    shown_moments = [_moment(asked.environment_id, each) for each in moments]
+    return {"answered": True, "took": took, "notes": notes, "moments": shown_moments, "asked": asked}
 
 
 def _question_text(asked: PageQuestion) -> str:
@@ -479,49 +450,36 @@ def _question_text(asked: PageQuestion) -> str:
     return " ".join(asked.fields[field.name] for field in asked.kind.fields if field.name in asked.fields)
 
 
-def _note(version: PolicyVersion, note: Note) -> ShownQuestion:
-    def link(correction: Correction) -> Link:
-        fields = correction.fields
-        return Link(correction.word, page_url("ask", version.pk, fields) if fields else "")
-
-    return {
-        "sentence": note.sentence,
-        "meant": link(note.meant) if note.meant else None,
-        "known": [link(each) for each in note.known],
-        "more": note.more,
-    }
-
-
 def _moment(environment_id: int, moment: Moment) -> Link:
     url = reverse("admin:authz_facts_signature_revision", args=[environment_id, moment.revision])
     return Link(f"revision {moment.revision}, {time_of(moment.at):%Y-%m-%dT%H:%M:%SZ}", url if moment.revision else "")
 
 
-def _explained(answer: PageAnswer) -> ShownQuestion:
-    assert answer.goal is not None, "an explanation is one of a goal"
-    slug = answer.asked.version.environment.slug
-    is_strange = any(note.known for note in answer.notes)  # the goal's own note would repeat that
+def _explained(
+    asked: PageQuestion, questions: Sequence[Question], goal: ExplainedGoal, notes: Sequence[Note]
+) -> ShownQuestion:
+    slug = asked.version.environment.slug
+    is_strange = any(note.known for note in notes)  # the goal's own note would repeat that
     return {
-        "goal": answer.goal,
-        "question": question_html(answer.questions, slug),
-        "goal_note": "" if is_strange else answer.goal.note,
-        "gap": answer.goal.gap,
-        "lines": page_lines(answer.goal, slug),
-        "ways": answer.ways,
-        "title": f"{'Allowed' if answer.goal.holds else 'Denied'}: {answer.goal.text}",
+        "goal": goal,
+        "question": question_html(questions, slug),
+        "goal_note": "" if is_strange else goal.note,
+        "gap": goal.gap,
+        "lines": page_lines(goal, slug),
+        "title": f"{'Allowed' if goal.holds else 'Denied'}: {goal.text}",
     }
 
 
 # ---- lists ---------------------------------------------------------------------------------------------------------
 
 
-def _listed(answer: PageAnswer, found: Listed) -> ShownQuestion:
-    asked, column = answer.asked, answer.asked.kind.column
+def _listed(asked: PageQuestion, questions: Sequence[Question], found: Listed) -> ShownQuestion:
+    column = asked.kind.column
     slug, version = asked.version.environment.slug, asked.version.pk
     again = asked_again(asked.fields, filter=found.filter)
     return {
         "headline": _headline(found, column),
-        "question": question_html(answer.questions, slug) if answer.questions else "",
+        "question": question_html(questions, slug) if questions else "",
         "every": found.every,
         "answers": [_answer(asked.fields, version, column, each.value, slug) for each in found.page.rows],
         "range": _range(found),
@@ -579,9 +537,11 @@ def _action(name: str) -> str:
 # ---- what changed --------------------------------------------------------------------------------------------------
 
 
-def _changes(answer: PageAnswer) -> ShownQuestion:
-    asked, found = answer.asked, answer.changes
-    assert found is not None and asked.actor is not None, "what changed is asked of an actor"
+def _changes(
+    asked: PageQuestion, found: ReviewLines, moments: Sequence[Moment], whens: Sequence[AsOf | None]
+) -> ShownQuestion:
+    """Return the data of changes; `whens` has each moment as links ask for it."""
+    assert asked.actor is not None, "what changed is asked of an actor"
     actor = Value(asked.actor.type, asked.actor.one)
     text = asked.fields.get("filter", "")
     again = asked_again(asked.fields, filter=text)
@@ -589,7 +549,8 @@ def _changes(answer: PageAnswer) -> ShownQuestion:
     return review_page.stretch_shown(found, asked.of, lambda fields: page_url("ask", version, again | fields)) | {
         "headline": found.headline,
         "columns": ("Action", "Resource"),
-        "lines": [_change(answer, line) for line in found.lines],
+        "lines": [_change(line, moments, whens, asked.version.environment.slug) for line in found.lines],
+        "not_answered": found.not_answered,
         "range": found.range,
         "filter": text,
         "is_filterable": bool(text) or not found.is_first or found.next is not None or len(found.lines) > 10,
@@ -602,9 +563,8 @@ def _changes(answer: PageAnswer) -> ShownQuestion:
     }
 
 
-def _change(answer: PageAnswer, line: Access) -> review_page.ShownLine:
-    labels = ("before", "now" if answer.whens[-1] is None else "after")
-    each = zip(labels, answer.moments, answer.whens)
-    resource = review_page.value_shown(line.resource, answer.asked.version.environment.slug)
+def _change(line: Access, moments: Sequence[Moment], whens: Sequence[AsOf | None], slug: str) -> review_page.ShownLine:
+    each = zip(("before", "now" if whens[-1] is None else "after"), moments, whens)
     whys = {label: review_page.why_url(line, moment, when) for label, moment, when in each}
-    return review_page.ShownLine(line.state, (review_page.shown_action(line.action), resource), whys)
+    values = review_page.shown_action(line.action), review_page.value_shown(line.resource, slug)
+    return review_page.ShownLine(line.state, values, whys)

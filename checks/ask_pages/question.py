@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import NamedTuple
 from urllib.parse import quote, urlencode
 
 from django.urls import reverse
@@ -159,6 +160,11 @@ class Incomplete(AuthzError):
     """A field is empty; the page says so, but not as an error."""
 
 
+class Link(NamedTuple):
+    text: str
+    address: str = ""
+
+
 @dataclass(frozen=True)
 class PageQuestion:
     """A question to a policy version, or to a draft in its place, as of a moment (None: now)."""
@@ -189,6 +195,10 @@ class PageQuestion:
     def of(self) -> str:
         """Return what cursors of the answer's pages are of: all that determines the answer."""
         return digest_of(self.version.pk, asked_again(self.fields, filter=self.fields.get("filter", "")), self.text)
+
+    def link(self, text: str, **changed: str) -> Link:
+        """Return a link to the question with some fields changed."""
+        return Link(text, page_url("ask", self.version.pk, asked_again(self.fields, **changed)))
 
     def questions(self, program: Program) -> tuple[Question, ...]:
         """Return the questions for the engine: one, or one for each actor type if neither actor nor type is given."""
@@ -352,25 +362,19 @@ def _values(environment_id: int, types: list[str], begun: str, most: int) -> lis
 
 MOST_WORDS = 12  # known words listed in a note
 _BEGINNING = 2  # letters that an id and its correction have in common
-Fields = Mapping[str, str]
-
-
-@dataclass(frozen=True)
-class Correction:
-    """A word, and the question's fields with it in place; no fields if the unknown word occurs in none."""
-
-    word: str
-    fields: Fields
 
 
 @dataclass(frozen=True)
 class Note:
-    """A sentence about what is unknown, a suggested correction, and the known words."""
+    """A sentence about what is unknown, and links to the question with another name: what was meant, and known ones.
+
+    A name has no address if the unknown one is in none of the question's fields.
+    """
 
     sentence: str
-    meant: Correction | None = None
-    known: tuple[Correction, ...] = ()
-    more: int = 0  # number of known words that are not listed
+    meant: Link | None = None
+    known: tuple[Link, ...] = ()
+    more: int = 0  # number of known names that are not listed
 
 
 def unknown_names(session: Snapshot, asked: PageQuestion, questions: Sequence[Question]) -> list[Note]:
@@ -383,8 +387,8 @@ def unknown_names(session: Snapshot, asked: PageQuestion, questions: Sequence[Qu
         if each not in found
     )
     return [
-        *(_note(each, asked.fields) for each in found if _is_named(each, asked)),
-        *(_note(each, {}) for each in in_context),
+        *(_note(each, asked) for each in found if _is_named(each, asked)),
+        *(_note(each, asked, is_linked=False) for each in in_context),
     ]
 
 
@@ -392,7 +396,7 @@ def unknown_types(program: Program, asked: PageQuestion) -> list[Note]:
     """Return a note for each type of the question that the policy does not have."""
     known = tuple(sorted(program.types))
     return [
-        _note(Unknown("type", name, "", known), asked.fields)
+        _note(Unknown("type", name, "", known), asked)
         for name in dict.fromkeys(_types_of(asked))
         if not program.knows(name)
     ]
@@ -407,25 +411,26 @@ def _types_of(asked: PageQuestion) -> list[str]:
     return [each.type for each in (asked.actor, asked.resource) if each is not None]
 
 
-def _note(unknown: Unknown | Untyped, fields: Fields) -> Note:
-    meant = unknown.meant
-    known = [_correction(unknown, word, fields) for word in unknown.known[:MOST_WORDS]]
-    more = len(unknown.known) - len(known)
-    return Note(unknown.sentence, meant and _correction(unknown, meant, fields), tuple(known), more)  # type: ignore[arg-type]
+def _note(unknown: Unknown | Untyped, asked: PageQuestion, is_linked: bool = True) -> Note:
+    def link(word: str) -> Link:
+        changed = _corrected(unknown, word, asked.fields) if is_linked else {}
+        return asked.link(word, **changed) if changed else Link(word)
+
+    known = unknown.known[:MOST_WORDS]
+    meant = link(unknown.meant) if unknown.meant else None
+    return Note(unknown.sentence, meant, tuple(map(link, known)), len(unknown.known) - len(known))
 
 
-def _correction(unknown: Unknown | Untyped, word: str, fields: Fields) -> Correction:
+def _corrected(unknown: Unknown | Untyped, word: str, fields: Mapping[str, str]) -> dict[str, str]:
+    """Return the fields that have the unknown word, with another one in its place."""
     if unknown.noun == "action" and fields.get("action"):
-        return Correction(word, asked_again(fields, action=word))
-    if unknown.noun == "type":
-        changed = {
-            name: word + fields[name].removeprefix(unknown.word)
-            for name in ("actor", "resource")
-            if fields.get(name) == unknown.word or fields.get(name, "").startswith(f"{unknown.word}:")
-        }
-        if changed:
-            return Correction(word, asked_again(fields, **changed))
-    return Correction(word, {})
+        return {"action": word}
+    names = ("actor", "resource") if unknown.noun == "type" else ()
+    return {
+        name: word + fields[name].removeprefix(unknown.word)
+        for name in names
+        if fields.get(name) == unknown.word or fields.get(name, "").startswith(f"{unknown.word}:")
+    }
 
 
 # ---- ids -----------------------------------------------------------------------------------------------------------
@@ -445,7 +450,7 @@ def unmentioned(session: Snapshot, asked: PageQuestion) -> Iterator[Note]:
         yield Note(f"no stored facts mention {written(value)}", _meant(asked, value))
 
 
-def _meant(asked: PageQuestion, value: Value) -> Correction | None:
+def _meant(asked: PageQuestion, value: Value) -> Link | None:
     start = value.id[:_BEGINNING]
     near = nearest(value.id, known_ids(asked.environment_id, [value.type], start).get(value.type, ()))
     if near is None or near == value.id:
@@ -456,4 +461,4 @@ def _meant(asked: PageQuestion, value: Value) -> Correction | None:
         for name, each in (("actor", asked.actor), ("resource", asked.resource))
         if each is not None and each.type == value.type and each.ids == (value.id,)
     }
-    return Correction(meant, asked_again(asked.fields, **changed))
+    return asked.link(meant, **changed)

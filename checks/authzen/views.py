@@ -183,13 +183,6 @@ _SEARCHES = {
 }
 
 
-class MixedEvaluations(AuthzError):
-    """Evaluations that had different facts cannot be replayed together."""
-
-    def __init__(self) -> None:
-        super().__init__("its evaluations have different properties, or some are invalid")
-
-
 def is_of_authzen(line: LogLine) -> bool:
     return line.endpoint.startswith("/access/")
 
@@ -210,11 +203,10 @@ def given_for(line: LogLine, program: Program | None) -> AskedTogether:
 
 
 def _given(program: Program | None, asked: list, outs: tuple[str, ...] = ()) -> AskedTogether:
-    if not all(isinstance(each, RequestProperties) for each in asked):
-        raise MixedEvaluations
-    contexts = {frozenset(() if program is None else facts_of(each, program)) for each in asked}
-    if len(contexts) != 1:
-        raise MixedEvaluations
+    valid = [each for each in asked if isinstance(each, RequestProperties)]
+    contexts = {frozenset(() if program is None else facts_of(each, program)) for each in valid}
+    if len(valid) < len(asked) or len(contexts) != 1:
+        raise AuthzError("its evaluations have different properties, or some are invalid")
     context = tuple(contexts.pop())
     return AskedTogether(tuple([question_of(each, context, outs) for each in asked]), context=context)
 

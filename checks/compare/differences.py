@@ -19,7 +19,7 @@ from checks.compare.kinds import QuestionKind, missing
 from checks.engine.compile import AnswerRow
 from checks.errors import CannotEnumerate, QueryTooSlow, UnboundVariable
 from checks.explain.cases import ANY, Goal
-from checks.explain.explain import question_of_goal
+from checks.explain.explain import goals_of, question_of_goal
 from checks.explain.tree import shown_atom
 from facts.keyset_pages import SomeIds, ids_of
 from facts.read import facts_about
@@ -277,6 +277,12 @@ class Tally:
     def flips(self) -> int:
         return self.gained + self.lost
 
+    @property
+    def kept(self) -> Iterator[tuple[AnswerRow, bool]]:
+        """Yield the examples, sorted, each with whether the new policy gives it."""
+        for rows, is_new in zip(self.examples, (False, True)):
+            yield from ((row, is_new) for row in sorted(rows, key=by_ids))
+
     def count(self, old: set[AnswerRow], new: set[AnswerRow]) -> None:
         lost, gained = missing(old, new), missing(new, old)
         self.answers += len(old | new)
@@ -301,9 +307,8 @@ class Compared:
 
     @property
     def examples(self) -> Iterator[tuple[Goal, bool]]:
-        """Yield some answers that differ, each with whether the new policy gives it."""
-        for rows, is_new in zip(self.tally.examples, (False, True)):
-            yield from ((self.kind.goal(row), is_new) for row in sorted(rows, key=by_ids))
+        """Return some answers that differ, each with whether the new policy gives it."""
+        return ((self.kind.goal(row), is_new) for row, is_new in self.tally.kept)
 
     @property
     def is_all(self) -> bool:
@@ -541,21 +546,23 @@ class AskedTogether:
         return named.union(facts, *(question.types for question in self.questions))
 
 
-def differing(sides: tuple[Snapshot, Snapshot], given: AskedTogether, most: int) -> list[tuple[Goal, bool]]:
-    """Return goals that hold on one side only, each with whether that is the new one: `most` of each and direction."""
+def differing(sides: tuple[Snapshot, Snapshot], given: Sequence[AskedTogether], most: int) -> list[tuple[Goal, bool]]:
+    """Return goals that hold on one side only, each with whether that is the new one.
+
+    There are at most `most` of each question and direction. Each side has its own form of the question.
+    """
     found: dict[tuple, tuple[Question, tuple[set[AnswerRow], set[AnswerRow]]]] = {}
     for is_new, session in enumerate(sides):
-        for question in given.of(session):
+        for question in given[is_new].of(session):
             rows = found.setdefault(_key(question), (question, (set(), set())))[1]
             rows[is_new].update(session.answers(question))
     differ = []
     for question, rows in found.values():
         tally = Tally(most)
         tally.count(*rows)
-        for examples, is_new in zip(tally.examples, (False, True)):
-            for row in sorted(examples, key=by_ids):
-                goals = goals_of(question, row)
-                differ += [(goal, is_new) for goal in goals if len(goals) == 1 or _differs(sides, goal)]
+        for row, is_new in tally.kept:
+            goals = goals_of(question, row)
+            differ += [(goal, is_new) for goal in goals if len(goals) == 1 or _differs(sides, goal)]
     return differ
 
 
@@ -573,11 +580,3 @@ def shown_question(question: Question) -> str:
     """Return the question in Polar notation: `allow(User:ann, "read", Repo:_)`."""
     rows: AnswerRow = tuple([None] * len(question.outs))
     return " and ".join(shown_atom(goal.predicate, goal.args) for goal in goals_of(question, rows))
-
-
-def goals_of(question: Question, row: AnswerRow) -> list[Goal]:
-    """Return the goals that a row of the answer stands for: one for each call."""
-    texts = {name: asked.ids[0] if asked.ids else None for name, asked in question.variables.items()}
-    texts |= dict(zip(question.outs, row))
-    values = {name: Value(asked.type, texts[name] or ANY) for name, asked in question.variables.items()}
-    return [Goal(predicate, tuple([values[name] for name in names])) for predicate, names in question.calls]

@@ -25,7 +25,7 @@ from checks.explain.explain import ExplainedGoal, explain_goal
 from checks.explain.tree import shown_atom
 from facts.accept import UnusedStored, unused_signatures
 from facts.numbering import signature_numbers
-from facts.wire import Fact, fact_from_text
+from facts.wire import fact_from_text
 from policy import publishing
 from policy.active import program_of_version
 from policy.errors import AuthzError, MalformedRequest
@@ -52,83 +52,70 @@ _READER = "checks.decisions.replay.given_for"  # imported for decision logs alon
 _END_OF_LINE = re.compile(r"\r\n|\n|\r")  # no other line endings: JSON may contain Unicode's unescaped
 
 
-# The context facts of a question by the active and by the new policy: a policy determines which properties of AuthZEN
-# are context facts.
-Contexts = tuple[Sequence[Fact], Sequence[Fact]]
+# A given question as the active and the new policy ask it: a policy determines which properties of AuthZEN are facts.
+GivenQuestion = tuple[AskedTogether, AskedTogether]
 
 
 @dataclass(frozen=True, slots=True)
 class Flip:
-    """A changed answer. `before` and `after` are explanations, which only some flips have."""
+    """A changed answer, to one of the given questions if there are any. Only some flips are explained."""
 
     goal: Goal
     is_allowed: bool  # by the new policy
-    before: ExplainedGoal | None = None
-    after: ExplainedGoal | None = None
-    contexts: Contexts = ((), ())
+    given: GivenQuestion | None = None
+    sides: tuple[ExplainedGoal, ...] = ()  # the explanations by the old and the new policy
 
     @property
     def text(self) -> str:
         return shown_atom(self.goal.predicate, self.goal.args)
 
-    @property
-    def sides(self) -> list[ExplainedGoal]:
-        """Return the explanations by the old and the new policy; empty if the flip is not explained."""
-        return [side for side in (self.before, self.after) if side]
-
-
-@dataclass(frozen=True, slots=True)
-class Survey:
-    """What was asked: `given` is the number of given questions, or None if the `kinds` were examined.
-
-    `answered_otherwise` is the number of given questions whose answers differ; `refused` lists those that were not
-    compared, and why. If `are_all` is false, the difference reaches more kinds than these.
-    """
-
-    given: int | None = None
-    answered_otherwise: int = 0
-    kinds: tuple[Compared, ...] = ()
-    are_all: bool = True
-    refused: tuple[str, ...] = ()
-    seed: int = 0
-
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """The impact; `flips` are the changed answers, or only some of them if there are many."""
+    """The impact; `flips` are the changed answers, or only some of them if there are many.
+
+    `given` is the number of given questions, of which `answered_otherwise` have another answer, or None if the `kinds`
+    were examined; if `are_all` is false, the difference reaches more kinds than these. `refused` lists what was not
+    compared, and why.
+    """
 
     draft: CheckedDraft
     unused: tuple[UnusedStored, ...]
     rules: tuple[int, int]  # how many rules only the active policy has, and how many only the new one
-    asked: Survey
-    flips: tuple[Flip, ...]
+    flips: Sequence[Flip]
+    refused: Sequence[str] = ()
+    given: int | None = None
+    answered_otherwise: int = 0
+    kinds: Sequence[Compared] = ()
+    are_all: bool = True
+    seed: int = 0
 
     @property
     def decisions(self) -> str:
         """Return in words how many decisions change, and of which ones."""
-        if self.asked.given is not None:
-            refused = f"; {len(self.asked.refused)} not answered" if self.asked.refused else ""
-            given = f"{self.asked.given:,} check{'' if self.asked.given == 1 else 's'}"
-            return f"{self.asked.answered_otherwise:,} of {given} would change{refused}"
+        if self.given is not None:
+            refused = f"; {len(self.refused)} not answered" if self.refused else ""
+            given = f"{self.given:,} check{'' if self.given == 1 else 's'}"
+            return f"{self.answered_otherwise:,} of {given} would change{refused}"
         why = "no decision depends on the changed rules" if any(self.rules) else "no rules changed"
         return self._of_kinds(True) or f"0 would change: {why}"
 
     @property
     def others(self) -> str:
         """Return the same for what decisions depend on: roles, relations, and other predicates."""
-        return "" if self.asked.given is not None else self._of_kinds(False)
+        return "" if self.given is not None else self._of_kinds(False)
 
     def _of_kinds(self, are_decisions: bool) -> str:
-        kinds = [each for each in self.asked.kinds if each.kind.is_decision == are_decisions]
+        kinds = [each for each in self.kinds if each.kind.is_decision == are_decisions]
         if not kinds:
             return ""
         flips, answers = sum(each.tally.flips for each in kinds), sum(each.tally.answers for each in kinds)
         text = f"{flips:,} of {answers:,} would change"
-        if not self.asked.are_all:
+        if not self.are_all:
             text += f" in the first {len(kinds):,} affected queries (there are more)"
-        if self.asked.are_all and all(each.is_all for each in kinds):
+        if self.are_all and all(each.is_all for each in kinds):
             return f"{text} (all affected results were compared)"
-        text += f" (of a sample with seed {self.asked.seed})"
+        text += f" (of a sample with seed {self.seed})"
         return f"{text}; the new policy cannot answer some queries" if any(each.is_refused for each in kinds) else text
 
     @property
@@ -141,12 +128,12 @@ class Preview:
     @property
     def refuses(self) -> bool:
         """Return whether there are questions that only the active policy answers."""
-        return any(each.is_refused for each in self.asked.kinds)
+        return any(each.is_refused for each in self.kinds)
 
     @property
     def differ(self) -> int:
         """Return the number of changed answers among those compared."""
-        return len(self.flips) if self.asked.given is not None else sum(each.tally.flips for each in self.asked.kinds)
+        return len(self.flips) if self.given is not None else sum(each.tally.flips for each in self.kinds)
 
 
 def preview(
@@ -174,16 +161,16 @@ def preview(
         given, refused = questions_of_text(questions, environment_id, programs) if questions is not None else ([], [])
         sides = stack.enter_context(_sides(environment_id, active, drafted.program, given))
         changed = changes_between(*sides)
+        gone, added = (_count(each.rule for each in changed if each.is_new == is_new) for is_new in (False, True))
+        found = Preview(drafted, unused, (gone, added), (), refused, seed=seed)
         until = time.monotonic() + seconds
         if questions is None:
-            survey = _compare_reached(sides, changed, seed, until, most)
-            flips = [Flip(goal, is_new) for each in survey.kinds for goal, is_new in each.examples]
+            found = _compare_reached(found, sides, changed, until, most)
         else:
-            flips, survey = _compare_given(sides, given, refused, until, most)
+            found = _compare_given(found, sides, given, until, most)
         if explains:
-            flips = _with_some_explained(sides, flips, time.monotonic() + seconds)
-    gone, added = (_count(each.rule for each in changed if each.is_new == is_new) for is_new in (False, True))
-    return Preview(drafted, unused, (gone, added), survey, tuple(flips))
+            found = replace(found, flips=_with_some_explained(sides, found.flips, time.monotonic() + seconds))
+    return found
 
 
 def _count(rules: Iterable[Rule | None]) -> int:
@@ -193,14 +180,14 @@ def _count(rules: Iterable[Rule | None]) -> int:
 
 def questions_of_text(
     text: str, environment_id: int, programs: tuple[Program | None, Program]
-) -> tuple[list[tuple[AskedTogether, Contexts]], list[str]]:
-    """Return the distinct questions of a text with their context facts by both programs, and why others are not asked.
+) -> tuple[list[GivenQuestion], list[str]]:
+    """Return the distinct questions of a text for both programs, and why others are not asked.
 
     A line is a question such as `allow(User:ann, "read", Repo:acme)`, or a line of the decision log. Empty lines and
     those that begin with # are skipped. Log lines that cannot be asked, and questions with a word that neither policy
     has, are returned with the reason; a malformed question raises an error.
     """
-    found: dict[object, tuple[AskedTogether, Contexts]] = {}
+    found: dict[object, GivenQuestion] = {}
     refused = []
     for number, line in enumerate(_END_OF_LINE.split(text), 1):
         written = line.strip()
@@ -219,7 +206,7 @@ def questions_of_text(
             if unknown := _unknown_to_all(goal, [each for each in programs if each]):
                 refused.append(f"line {number}: {unknown}")
             else:
-                found.setdefault(goal, (AskedTogether.of_goal(goal), ((), ())))
+                found.setdefault(goal, (AskedTogether.of_goal(goal),) * 2)
     return [*found.values()], refused
 
 
@@ -240,7 +227,7 @@ def _unknown_to_all(goal: Goal, programs: Sequence[Program]) -> str:
 
 def _given_of_line(
     text: str, number: int, environment_id: int, programs: tuple[Program | None, Program]
-) -> tuple[object, tuple[AskedTogether, Contexts]]:
+) -> tuple[object, GivenQuestion]:
     line = line_of_text(text, number)
     if isinstance(line, BadLogLine):
         raise line
@@ -253,8 +240,7 @@ def _given_of_line(
     read: Callable[[LogLine, Program | None], AskedTogether] = import_string(_READER)
     before, after = (read(line, each) for each in programs)
     try:
-        key = line.endpoint, orjson.dumps(line.question, option=orjson.OPT_SORT_KEYS)
-        return key, (before, (before.context, after.context))
+        return (line.endpoint, orjson.dumps(line.question, option=orjson.OPT_SORT_KEYS)), (before, after)
     except orjson.JSONEncodeError:
         raise BadLogLine(number, "its request is nested too deeply") from None
 
@@ -264,9 +250,9 @@ Sides = tuple[Snapshot, Snapshot]  # of the active policy, and of the new one
 
 @contextmanager
 def _sides(
-    environment_id: int, active: PolicyVersion | None, program: Program, given: Iterable[tuple[AskedTogether, Contexts]]
+    environment_id: int, active: PolicyVersion | None, program: Program, given: Iterable[GivenQuestion]
 ) -> Iterator[Sides]:
-    asked = set().union(*(each.types for each, _ in given))
+    asked = set().union(*(each.types for pair in given for each in pair))
     stored = {name for signature in signature_numbers(environment_id) for name in signature.types}
     types = frozenset() if active else frozenset(asked | stored | set(filter(program.knows, program.subtypes)))
     with (
@@ -284,41 +270,40 @@ def changes_between(before: Snapshot, after: Snapshot) -> list[Changed]:
 # ---- comparing ---------------------------------------------------------------------------------------------------
 
 
-def _compare_reached(sides: Sides, changed: list[Changed], seed: int, until: float, most: int) -> Survey:
+def _compare_reached(found: Preview, sides: Sides, changed: list[Changed], until: float, most: int) -> Preview:
     """Ask the questions that the difference reaches."""
     before, after = sides
     programs = (before.program, after.program)
     kinds, are_all = kinds_of(reached(*programs, [each.head for each in changed]), programs)
     if before.cases.number is None:  # no active policy, and every fact counts: only decisions can be compared
         kinds = [kind for kind in kinds if kind.is_decision]
-    comparison = PolicyComparison(sides, Sampler(sides, changed, seed, until), until, most)
-    return Survey(kinds=tuple(comparison.compared(kinds)), are_all=are_all, seed=seed)
+    compared = PolicyComparison(sides, Sampler(sides, changed, found.seed, until), until, most).compared(kinds)
+    flips = [Flip(goal, is_new) for each in compared for goal, is_new in each.examples]
+    return replace(found, kinds=compared, are_all=are_all, flips=flips)
 
 
-def _compare_given(
-    sides: Sides, given: list[tuple[AskedTogether, Contexts]], refused: list[str], until: float, most: int
-) -> tuple[list[Flip], Survey]:
+def _compare_given(found: Preview, sides: Sides, given: list[GivenQuestion], until: float, most: int) -> Preview:
     flips: list[Flip] = []
-    refused, otherwise = list(refused), 0
-    for index, (each, contexts) in enumerate(given):
+    refused, otherwise = list(found.refused), 0
+    for index, each in enumerate(given):
         left = until - time.monotonic()
         if left <= 0:
             refused.append(f"{len(given) - index:,} checks: the time limit was reached")
             break
         try:
             with run.limited(max(left, _SHORTEST)):
-                differ = differing(_beside(sides, contexts), each, most)
+                differ = differing(_beside(sides, each), each, most)
         except AuthzError as reason:
-            refused.append(f"{each}: {reason.message}")
+            refused.append(f"{each[0]}: {reason.message}")
             continue
         otherwise += bool(differ)
-        flips += [Flip(goal, is_new, contexts=contexts) for goal, is_new in differ]
-    return flips, Survey(given=len(given), answered_otherwise=otherwise, refused=tuple(refused))
+        flips += [Flip(goal, is_new, each) for goal, is_new in differ]
+    return replace(found, given=len(given), answered_otherwise=otherwise, refused=refused, flips=flips)
 
 
-def _beside(sides: Sides, contexts: Contexts) -> Sides:
+def _beside(sides: Sides, given: GivenQuestion) -> Sides:
     """Return the sides with one question's context facts, which count for no other question."""
-    before, after = (side.beside(context) if context else side for side, context in zip(sides, contexts))
+    before, after = (side.beside(each.context) if each.context else side for side, each in zip(sides, given))
     return before, after
 
 
@@ -337,7 +322,7 @@ def preview_to_json(found: Preview) -> dict[str, object]:
 # ---- explaining --------------------------------------------------------------------------------------------------
 
 
-def _with_some_explained(sides: Sides, flips: list[Flip], until: float) -> list[Flip]:
+def _with_some_explained(sides: Sides, flips: Sequence[Flip], until: float) -> list[Flip]:
     """Explain the first flips of each group while there is time."""
     for session in sides:
         session.patience = until - session.started
@@ -361,10 +346,10 @@ def _sort(flip: Flip) -> tuple:
 def _explained(sides: Sides, flip: Flip, until: float) -> Flip:
     try:
         with run.limited(max(until - time.monotonic(), _SHORTEST)):
-            before, after = (explain_goal(session, flip.goal) for session in _beside(sides, flip.contexts))
+            both = _beside(sides, flip.given) if flip.given else sides
+            return replace(flip, sides=tuple([explain_goal(session, flip.goal) for session in both]))
     except AuthzError:
         return flip  # the difference is known all the same
-    return replace(flip, before=before, after=after)
 
 
 # ---- Data for the page of a preview that its template cannot compute ----------------------------------------------
@@ -389,7 +374,7 @@ class FlipGroup:
 def previewed(found: Preview, slug: str, most: int = _MOST_FLIPS) -> dict[str, object]:
     flips = found.flips[:most]
     explained = [(flip, [(side, page_lines(side, slug)) for side in flip.sides]) for flip in flips]
-    kinds = [(each.tally.flips, (each.kind, _numbers(each), each.extent)) for each in found.asked.kinds]
+    kinds = [(each.tally.flips, (each.kind, _numbers(each), each.extent)) for each in found.kinds]
     failures = excerpts_of_failures(found.draft.program.source, found.draft.report)
     return {
         "flips": explained,
@@ -405,8 +390,8 @@ def previewed(found: Preview, slug: str, most: int = _MOST_FLIPS) -> dict[str, o
 
 
 def _groups(found: Preview, explained: Sequence[_Explained]) -> Iterator[FlipGroup]:
-    gained = sum(each.tally.gained for each in found.asked.kinds)
-    lost = sum(each.tally.lost for each in found.asked.kinds)
+    gained = sum(each.tally.gained for each in found.kinds)
+    lost = sum(each.tally.lost for each in found.kinds)
     for is_allowed, title, total in ((True, "Newly allowed", gained), (False, "Newly denied", lost)):
         flips = [each for each in explained if each[0].is_allowed == is_allowed]
         count = f"{len(flips):,} of {total:,} shown" if total > len(flips) else f"{len(flips):,}"

@@ -24,7 +24,7 @@ from policy.core.pagination import Pager, digest_of
 from policy.errors import MalformedRequest
 from policy.models import DEFAULT_SLUG, Environment, PolicyVersion
 from policy.moments import AsOf, Moment, moment_of
-from policy.values import STRING, Value, quoted
+from policy.values import STRING, Value
 
 # ---- Texts for a review: values, moments, counts, and progress ----------------------------------------------------
 
@@ -38,7 +38,7 @@ def shown_action(action: Value) -> str:
     """Return the action, with quotes only if it could be misread without."""
     if action.id == ANY:
         return "*"
-    return action.id if action.id.replace("_", "").isalnum() else quoted(action.id)
+    return action.id if action.id.replace("_", "").isalnum() else shown_value(action)
 
 
 def described(moments: tuple[Moment, ...]) -> str:
@@ -79,9 +79,8 @@ def reviewed(
         chunks = review_walk.Chunks(
             review, lambda: nullcontext(sides), text, start.cursor if start else None, collapses
         )
-        last = review_walk.Last(review.moments[-1].revision, review.moments[-1].at)
         return review_walk.stretch_of(
-            chunks, start, last, text.has, lambda: sum(side.planning for side in sides), len(sides)
+            chunks, start, review.moments[-1], text.has, lambda: sum(side.planning for side in sides), len(sides)
         )
 
 
@@ -101,7 +100,7 @@ def asked_of_page(
         yield time_of(moment.at) if when is None and start is not None else when
 
 
-def _went_on(environment_id: int, last: review_walk.Last) -> Moment:
+def _went_on(environment_id: int, last: Moment) -> Moment:
     found = moment_of(environment_id, last.revision, called="after")
     if found is None or last.at > now():
         raise MalformedRequest("after", "is a cursor with a time in the future; start again from the first page")

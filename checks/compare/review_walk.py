@@ -27,7 +27,7 @@ from checks.explain.cases import ANY
 from facts.keyset_pages import MentionedAsOf
 from policy.core.pagination import Cursor, cursor_of
 from policy.errors import AuthzError, Cancelled, MalformedRequest
-from policy.moments import MomentNotAvailable, check_kept
+from policy.moments import Moment, MomentNotAvailable, check_kept
 from policy.values import BOOLEAN, INTEGER, STRING, Value
 
 # ---- review cursor ------------------------------------------------------------------------------------------------
@@ -95,25 +95,21 @@ class ReviewCursor(NamedTuple):
         return (leading, following, named) > (self.leading, self.following, self.named)
 
 
-class Last(NamedTuple):
-    """The last of the moments: a revision, and its time in microseconds."""
-
-    revision: int
-    at: int
-
-
 class PageStart(NamedTuple):
-    """Where a page begins, the number of lines of each state before it, and the last moment of its review."""
+    """Where a page begins, the number of lines of each state before it, and the last moment of its review.
+
+    Tokens have only the moment's revision and time.
+    """
 
     cursor: ReviewCursor
     shown: Mapping[str, int]
-    last: Last
+    last: Moment
 
 
 def page_start_text(page_start: PageStart, of: str) -> str:
     """Return the start of a page as a token; `of` identifies the list."""
     cursor, shown, last = page_start
-    return Cursor(of, [cursor, [shown.get(state, 0) for state in COUNTED]], then=last).token
+    return Cursor(of, [cursor, [shown.get(state, 0) for state in COUNTED]], then=(last.revision, last.at)).token
 
 
 def page_start_from_text(text: str, of: str) -> PageStart | None:
@@ -125,7 +121,8 @@ def page_start_from_text(text: str, of: str) -> PageStart | None:
         raise MalformedRequest("after", "is not a valid cursor of this list; start again from the first page")
     cursor, numbers = found.key
     shown = Counter({state: number for state, number in zip(COUNTED, numbers) if number})
-    return PageStart(ReviewCursor(*cursor), shown, Last(*found.then))
+    revision, at = found.then
+    return PageStart(ReviewCursor(*cursor), shown, Moment(revision, at, None))
 
 
 # ---- stretches ----------------------------------------------------------------------------------------------------
@@ -208,7 +205,7 @@ def counted(counts: Mapping[str, int], moments: int) -> str:
 def stretch_of(
     chunks: Iterable[Chunk],
     page_start: PageStart | None,
-    last: Last,
+    last: Moment,
     wanted: Callable[[Access], bool],
     planning: Callable[[], float],
     moments: int,

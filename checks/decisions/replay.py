@@ -11,11 +11,11 @@ from checks import serializers, views
 from checks.asking.ask import Trusted
 from checks.asking.question import Asked, Question, allow
 from checks.authzen import views as authzen
-from checks.compare.differences import AskedTogether, goals_of
+from checks.compare.differences import AskedTogether
 from checks.decisions.log import LogLine, Summary, summary_of
 from checks.engine.compile import AnswerRow
 from checks.explain.cases import Goal
-from checks.explain.explain import Explanation, explain, question_of_goal
+from checks.explain.explain import Explanation, explain, goals_of, question_of_goal
 from checks.explain.tree import shown_atom
 from facts.wire import fact_from_json
 from policy.active import program_of_version

@@ -11,6 +11,7 @@ from checks.asking.advice import advice, warning_on
 from checks.asking.ask import Asker
 from checks.asking.question import Asked, Question, check_predicate, question_about
 from checks.asking.snapshot import Snapshot, active_snapshot
+from checks.engine.compile import AnswerRow
 from checks.explain.cases import ANY, Goal
 from checks.explain.search import proof_of
 from checks.explain.tree import Reason, RuleText, failures_of, shown_atom, tree_of, with_periods
@@ -45,13 +46,8 @@ class ExplainedGoal:
 
     text: str
     holds: bool
-    proof: Reason | None = None
-    failures: tuple[Reason, ...] = ()
+    reasons: tuple[Reason, ...] = ()
     note: str = ""
-
-    @property
-    def reasons(self) -> tuple[Reason, ...]:
-        return (self.proof,) if self.proof else self.failures
 
     @property
     def gap(self) -> str:
@@ -108,9 +104,7 @@ def explain(asker: Asker, question: Question, moment: Moment | None = None, with
 
 def explain_calls(session: Snapshot, question: Question) -> tuple[ExplainedGoal, ...]:
     """Explain each call of a question that has a value for each variable."""
-    values = {name: Value(asked.type, asked.one) for name, asked in question.variables.items()}
-    goals = [Goal(predicate, tuple([values[name] for name in names])) for predicate, names in question.calls]
-    return _explained(session, goals)
+    return _explained(session, goals_of(question, ()))
 
 
 def explain_goal(session: Snapshot, goal: Goal) -> ExplainedGoal:
@@ -124,18 +118,8 @@ def _explained(session: Snapshot, goals: Sequence[Goal]) -> tuple[ExplainedGoal,
     decisions = [_decided(session, goal) for goal in goals]
     with session.within((TIMES - 1) * (session.spent - began) + MORE):
         found = [_with_reasons(session, goal, each) for goal, each in zip(goals, decisions)]
-    return _with_periods(session, found)
-
-
-def _with_periods(session: Snapshot, goals: Sequence[ExplainedGoal]) -> tuple[ExplainedGoal, ...]:
-    """Return the goals with the times at which their facts were stored, looked up for all goals at once."""
-    known = iter(with_periods(session, [reason for goal in goals for reason in goal.reasons]))
-    return tuple(
-        [
-            replace(goal, proof=next(known) if goal.proof else None, failures=tuple(islice(known, len(goal.failures))))
-            for goal in goals
-        ]
-    )
+    reasons = iter(with_periods(session, [reason for each in found for reason in each.reasons]))
+    return tuple([replace(each, reasons=tuple(islice(reasons, len(each.reasons)))) for each in found])
 
 
 def _decided(session: Snapshot, goal: Goal) -> ExplainedGoal:
@@ -152,15 +136,23 @@ def _decided(session: Snapshot, goal: Goal) -> ExplainedGoal:
 def _with_reasons(session: Snapshot, goal: Goal, decided: ExplainedGoal) -> ExplainedGoal:
     program = session.program
     if decided.holds:
-        return replace(decided, proof=tree_of(program, proof_of(session, [goal]), goal, session.now))
+        return replace(decided, reasons=(tree_of(program, proof_of(session, [goal]), goal, session.now),))
     if not all(program.knows(arg.type) for arg in goal.args):
         return decided
     failures = failures_of(session, goal)
-    return replace(decided, failures=failures, note=decided.note or ("" if failures else _no_rule(program, goal)))
+    return replace(decided, reasons=failures, note=decided.note or ("" if failures else _no_rule(program, goal)))
 
 
 def question_of_goal(goal: Goal) -> Question:
     return question_about(goal.predicate, [Asked(arg.type, (arg.id,)) for arg in goal.args])
+
+
+def goals_of(question: Question, row: AnswerRow) -> list[Goal]:
+    """Return the goals that a row of the answer stands for: one for each call."""
+    texts = {name: asked.ids[0] if asked.ids else None for name, asked in question.variables.items()}
+    texts |= dict(zip(question.outs, row))
+    values = {name: Value(asked.type, texts[name] or ANY) for name, asked in question.variables.items()}
+    return [Goal(predicate, tuple([values[name] for name in names])) for predicate, names in question.calls]
 
 
 def _no_rule(program: Program, goal: Goal) -> str:
@@ -187,11 +179,12 @@ def explanation_to_json(explanation: Explanation, is_query: bool) -> dict[str, o
 
 def _goal_to_json(goal: ExplainedGoal) -> dict[str, object]:
     """Return the goal as JSON, in which failures of rules are called obstacles."""
+    reasons = [_reason_to_json(each) for each in goal.reasons]
     return {
         "goal": goal.text,
         "allowed": goal.holds,
-        "proof": _reason_to_json(goal.proof) if goal.proof else None,
-        "obstacles": [_reason_to_json(each) for each in goal.failures],
+        "proof": reasons[0] if goal.holds else None,
+        "obstacles": [] if goal.holds else reasons,
         "note": goal.note,
     }
 
@@ -221,8 +214,8 @@ def _reason_to_json(reason: Reason) -> dict[str, object]:
 
 def explanation_from_json(raw: dict[str, Any]) -> Explanation:
     """Return the explanation of one decision in a response body, by what its text needs."""
-    proof, failures = raw["proof"] and _reason_from_json(raw["proof"]), tuple(map(_reason_from_json, raw["obstacles"]))
-    goal = ExplainedGoal(raw["goal"], raw["allowed"], proof, () if proof else failures, raw["note"])
+    reasons = tuple(map(_reason_from_json, [raw["proof"]] if raw["proof"] else raw["obstacles"]))
+    goal = ExplainedGoal(raw["goal"], raw["allowed"], reasons, raw["note"])
     return Explanation(raw["policy_version"], (goal,))
 
 

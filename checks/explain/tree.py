@@ -13,7 +13,7 @@ from checks.explain.cases import ANY, Case, Goal, RuleBindings, RuleCondition, v
 from checks.explain.search import ByFact, ByRule, Proof, ProofStep, Unexplained, first_bindings, proof_of, values_of
 from facts.history import ValidityPeriod, latest_periods
 from facts.models import COLUMNS, Row
-from policy.language.source import NOWHERE
+from policy.language.source import NOWHERE, spelled_out
 from policy.rules.program import Atom, Compare, Literal, Member, Not, Now, Program, Rule, Signature, Term, Var
 from policy.values import BOOLEAN, INTEGER, STRING, Value, quoted
 
@@ -171,16 +171,19 @@ def named_bindings(case: Case, bindings: RuleBindings) -> tuple[tuple[str, Value
 
 
 def shown_value(value: Value | None) -> str:
-    """Return the value in Polar notation: `User:ann`, `"reader"`, 3; `Repo:_` is any Repo, `_` is unknown."""
+    """Return the value in Polar notation: `User:ann`, `"reader"`, 3; `Repo:_` is any Repo, `_` is unknown.
+
+    Invisible characters are escaped: an id may have any, also such as move a terminal's cursor.
+    """
     if value is None:
         return "_"
     if value.id == ANY:
         return f"{value.type}:_"
     if value.type == STRING:
-        return quoted(value.id)
+        return spelled_out(quoted(value.id))
     if value.type in (INTEGER, BOOLEAN):
         return value.id
-    return f"{value.type}:{value.id if is_plain(value.id) else quoted(value.id)}"
+    return f"{value.type}:{value.id if is_plain(value.id) else spelled_out(quoted(value.id))}"
 
 
 def is_plain(text: str) -> bool:

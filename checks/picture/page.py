@@ -118,13 +118,18 @@ class PicturePage:
     rules: tuple[tuple[int, SafeString], ...] = ()
     hidden_rules: int = 0
     trouble: str = ""
-    sizes: tuple[tuple[str, str, bool], ...] = ()
 
     @property
     def exports(self) -> tuple[tuple[str, str], ...]:
         """Return the file formats of the picture, each with its download URL."""
         what = PictureRequest(type=self.asked.type, leads_to=self.asked.leads_to)
         return tuple((name, what.address(format=kind)) for name, kind in (("SVG", "svg"), ("Mermaid", "mermaid")))
+
+    @property
+    def sizes(self) -> list[tuple[str, str, bool]]:
+        """Return each size with its URL, and whether it is the present one."""
+        names = {size: "Fit" if size == FIT else f"{size} %" for size in SIZES}
+        return [(name, self.asked.address(size=size), size == self.asked.size) for size, name in names.items()]
 
     @property
     def is_index(self) -> bool:
@@ -137,7 +142,7 @@ class PicturePage:
 
 def picture_page(program: Program, asked: PictureRequest) -> PicturePage:
     graph = graph_of(program)
-    page = PicturePage(asked, len(graph.sheets), tuple(targets(graph)[:MOST_TARGETS]), sizes=tuple(_sizes(asked)))
+    page = PicturePage(asked, len(graph.sheets), tuple(targets(graph)[:MOST_TARGETS]))
     try:
         if asked.leads_to:
             return _led(page, graph)
@@ -260,11 +265,6 @@ def _link_of_owned(asked: PictureRequest, node: GraphNode) -> str:
     """Return the URL of the sheet that a node is on, for a picture with nodes of several types."""
     name = GLOBAL if node.owner == GLOBAL_TITLE else node.owner
     return asked.elsewhere(type=name, mark=f"{node.kind}.{node.label}")
-
-
-def _sizes(asked: PictureRequest) -> Iterator[tuple[str, str, bool]]:
-    for size in SIZES:
-        yield ("Fit" if size == FIT else f"{size} %"), asked.address(size=size), size == asked.size
 
 
 # ---- files ---------------------------------------------------------------------------------------------------------

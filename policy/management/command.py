@@ -443,7 +443,15 @@ def above_zero(text: str, most: float = 1e9) -> float:
     return found
 
 
-# ---- errors in files -----------------------------------------------------------------------------------------
+# ---- policies in files ---------------------------------------------------------------------------------------
+
+
+def program_of_files(names: list[str], errors: OutputWrapper) -> Program:
+    bundle = bundle_of_files(names, sys.stdin)
+    try:
+        return compile_text(bundle.text, bundle.filename)
+    except PolicyRejected as reason:
+        raise rejection(reason, bundle, errors) from None
 
 
 def rejection(

@@ -97,6 +97,14 @@ def test_the_plan_and_the_statement_are_shown_and_nothing_is_asked(repos):
     assert "the answer is always empty" in said("ask", "authorize", "Robot:x", "read", "Repo:a", "--plan")
 
 
+def test_an_id_is_one_line_and_moves_no_cursor(repos):
+    """Who names a resource could pretend that there is another one, or hide one."""
+    store(repos, fact("has_role", "User:dan", "reader", "Repo:b\nRepo:c\x1b[2A"))
+    assert said("ask", "list", "User:dan", "read", "Repo").splitlines() == ["b\\nRepo:c\\u001b[2A", "p"]
+    shown = said("ask", "authorize", "User:dan", "read", r'Repo:"b\nRepo:c\u001b[2A"', "--explain")
+    assert shown.startswith("allowed") and "\x1b" not in shown and r'Repo:"b\nRepo:c\u001b[2A"' in shown
+
+
 def test_each_type_of_actors_has_a_plan_of_its_own(repos):
     publish(repos, f"{POLICY} actor Bot {{}}")
     shown = said("ask", "who", "read", "Repo:a", "--plan")

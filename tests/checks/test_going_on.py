@@ -17,7 +17,6 @@ from checks.compare.review_walk import (
     WHOLE,
     Chunk,
     Filter,
-    Last,
     PageStart,
     ReviewCursor,
     ReviewPiece,
@@ -30,6 +29,7 @@ from checks.explain.cases import ANY
 from policy.core.clock import now, text_of
 from policy.core.pagination import Cursor, cursor_of
 from policy.errors import MalformedRequest
+from policy.moments import Moment
 from policy.values import STRING, Value
 from tests.checks.conftest import fact, publish, store, url
 from tests.checks.test_ask_page import links, words
@@ -86,7 +86,7 @@ def test_an_address_of_a_time_to_come_is_refused(admin, version, repos, slow):
     cursor = ReviewCursor("Repo", "read", "User", WHOLE, RESOURCES)
     token = parse_qs(urlsplit(onwards(admin.get(url("review", version), BEGUN))).query)["after"][0]
     of = cursor_of(token).of
-    after = page_start_text(PageStart(cursor, {}, Last(3, now() + 10**9)), of)
+    after = page_start_text(PageStart(cursor, {}, Moment(3, now() + 10**9, None)), of)
     assert "a time in the future" in words(admin.get(url("review", version), BEGUN | {"after": after}))
     for wrong in (after[:-1], f"x{after}", Cursor("another list", None).token):
         with pytest.raises(MalformedRequest):
@@ -117,7 +117,7 @@ def test_what_was_begun_by_actors_begins_anew_where_they_cannot_lead(api, repos)
     assert lines
     for leads in (ACTORS, EACH):
         cursor = ReviewCursor("Repo", "read", "User", WHOLE, leads, "zzz", "zzz", "read")
-        page_start = PageStart(cursor, {}, Last(3, moments[1].at))
+        page_start = PageStart(cursor, {}, Moment(3, moments[1].at, None))
         assert page_start_from_text(page_start_text(page_start, "these"), "these") == page_start
         assert page_of(Review(api.environment.pk, moments), Filter(""), page_start).lines == lines
 
@@ -185,7 +185,7 @@ def test_what_is_refused_is_told_on_one_page(monkeypatch):
         chunks.append(Chunk(of_resources, [], of_resources.cursor(f"{name}0"), (refused,)))
     told, page_start = [], None
     for start in (0, 3):
-        found = stretch_of(chunks[start:], page_start, Last(1, 1), lambda line: True, lambda: 0.0, 1)
+        found = stretch_of(chunks[start:], page_start, Moment(1, 1, None), lambda line: True, lambda: 0.0, 1)
         told += [each.example for each in found.not_answered]
         page_start = found.next
     assert told == ["Repo:a0", "Repo:b0", "Repo:c0", "Repo:d0"] and page_start is None

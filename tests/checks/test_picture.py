@@ -337,7 +337,7 @@ def test_the_command_draws_files_and_versions(db, tmp_path):
     assert ElementTree.fromstring(run("--environment", environment.slug, "--type", "T1")).tag.endswith("svg")
     with pytest.raises(CommandError, match="no type `Nix`"):
         run(str(file), "--type", "Nix")
-    with pytest.raises(CommandError, match="not both"):
+    with pytest.raises(CommandError, match="--version cannot be combined with FILE"):
         run(str(file), "--version", "1")
     file.write_text("resource {")
     with pytest.raises(CommandError, match="1 problem"):

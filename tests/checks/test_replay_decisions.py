@@ -373,7 +373,7 @@ def test_for_a_preview_a_predicate_that_would_go_holds_for_nothing(repos, path, 
 def test_preview_shows_some_of_a_list_that_differs(repos, path, policy_file):  # noqa: F811
     store(repos, *(fact("is_public", f"Repo:x{number:03}") for number in range(50)))
     ask(repos, "list", about("User:dan", action="write", resource_type="Repo", page_size=10_000), path)
-    _, out, _ = run(policy_file(LOOSER), "--questions", path, name="preview_policy")
+    _, out, _ = run(policy_file(LOOSER), "--questions", path, "--show", "20", name="preview_policy")
     assert "decisions: 1 of 1 check would change\n" in out and out.count("  + allowed ") == 20
 
 

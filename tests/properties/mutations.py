@@ -213,14 +213,14 @@ class TestResults:
     @property
     def is_found(self) -> bool:
         """Whether it tells of decisions that differ or are refused, where some do, and else of what else does."""
-        kinds = [each for each in self.said.asked.kinds if each.kind.is_decision or not self.decisions]
+        kinds = [each for each in self.said.kinds if each.kind.is_decision or not self.decisions]
         return any(each.tally.flips or each.is_refused for each in kinds)
 
     @property
     def missed(self) -> set[Atom]:
         """Decisions that differ and are not told one by one, but for those that the new policy refuses."""
         told = {atom for flip in self.said.flips for atom in self._meant(flip.goal)}
-        refused = {each.kind[:2] for each in self.said.asked.kinds if each.is_refused}
+        refused = {each.kind[:2] for each in self.said.kinds if each.is_refused}
         return {atom for atom in self.decisions - told if (atom[0], tuple(v.type for v in atom[1])) not in refused}
 
     def _meant(self, goal) -> Iterator[Atom]:

@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _said(trial) -> str:
     """Some of what was missed, and what the preview said was asked."""
     missed = [f"  {predicate}({', '.join(map(str, row))})" for predicate, row in sorted(trial.missed)[:5]]
-    asked = trial.said.asked.kinds
+    asked = trial.said.kinds
     kinds = [f"  {each.kind}: {each.tally.flips} of {each.tally.answers}, {each.extent}" for each in asked]
     return "\n".join(["missed:", *missed, "asked:", *kinds])
 

@@ -17,9 +17,11 @@ from facts.wire import action_from_text, fact_from_text, name_from_json, value_f
 from policy.active import active_program, program_of_version
 from policy.core.pagination import natural_key
 from policy.errors import AuthzError
+from policy.language.source import spelled_out
 from policy.management.command import DENIED, UNKNOWN, PolicyCommand, add_as_of, moment_asked, number
-from policy.models import Environment, PolicyVersion
+from policy.models import Environment
 from policy.moments import Moment
+from policy.publishing import filename_of
 from policy.rules.program import Program
 from policy.values import STRING, Value
 
@@ -98,9 +100,8 @@ class Command(PolicyCommand):
 
     def _explain(self, asker: Trusted, question: Question, moment: Moment | None) -> bool:
         explanation = explain(asker, question, moment)
-        versions = PolicyVersion.objects.filter(environment=asker.environment_id, number=explanation.version or 0)
-        filename = versions.values_list("filename", flat=True).first()
-        for line in explanation_to_text(explanation, filename or "", self.is_coloured):
+        filename = filename_of(asker.environment_id, explanation.version)
+        for line in explanation_to_text(explanation, filename, self.is_coloured):
             self.stdout.write(line)
         return explanation.allowed
 
@@ -137,7 +138,7 @@ def _answer_lines(found: ask.Answered, kind: str) -> list[str]:
     if kind == "who":
         each = zip(found.questions, found.of_each)
         return [_shown(question, name) for question, rows in each for name in _in_order(rows)]
-    return ["*" if name is None else name for name in _in_order(found.of_one)]
+    return ["*" if name is None else spelled_out(name) for name in _in_order(found.of_one)]
 
 
 def _in_order(rows: Iterable[AnswerRow]) -> list[str | None]:

@@ -1,19 +1,15 @@
 """Print a policy diagram, as SVG or Mermaid text."""
 
-import sys
 from typing import Any
 
 from django.core.management.base import CommandError
 
 from checks.picture.page import KINDS, exported
-from policy import rules
-from policy.active import program_of_version
+from policy.active import active_program, program_of_version
 from policy.errors import AuthzError, NotFound
-from policy.files import bundle_of_files
-from policy.language.source import PolicyRejected
-from policy.management.command import FILES, PolicyCommand, add_version, rejection
+from policy.management.command import FILES, PolicyCommand, add_version, program_of_files
 from policy.models import Environment
-from policy.publishing import active_version, version_numbered
+from policy.publishing import version_numbered
 from policy.rules.program import Program
 
 
@@ -43,7 +39,7 @@ class Command(PolicyCommand):
             super().handle(version_number=version_number, **options)
             return
         try:  # needs no database
-            self._show(self._of_files(files), **options)
+            self._show(program_of_files(files, self.stderr), **options)
         except AuthzError as reason:
             raise CommandError(reason.message) from None
 
@@ -53,18 +49,11 @@ class Command(PolicyCommand):
     def _show(self, program: Program, *, format: str, type_name: str, leads_to: str, **options: Any) -> None:
         self.stdout.write(exported(program, format, type_name, leads_to), ending="")
 
-    def _of_files(self, files: list[str]) -> Program:
-        bundle = bundle_of_files(files, sys.stdin)
-        try:
-            return rules.compile_text(bundle.text, bundle.filename)
-        except PolicyRejected as reason:
-            raise rejection(reason, bundle, self.stderr) from None
-
 
 def _of_version(environment: Environment, version_number: int | None) -> Program:
     if version_number is not None:
         return program_of_version(version_numbered(environment.pk, version_number).pk)
-    version = active_version(environment.pk)
-    if version is None:
+    program = active_program(environment.pk)
+    if program is None:
         raise NotFound("No policy is loaded. Publish one with `load_policy`.")
-    return program_of_version(version.pk)
+    return program

@@ -75,17 +75,17 @@ def _lines(found: Preview, names: tuple[str, str], explains: bool, is_coloured: 
     yield from (f"  {unused.facts!s:>12}  {unused.signature}" for unused in found.unused)
     yield f"rules: {found.differs}"
     yield f"decisions: {found.decisions}"
-    yield from (f"  {_kind_line(each)}" for each in found.asked.kinds if each.kind.is_decision)
+    yield from (f"  {_kind_line(each)}" for each in found.kinds if each.kind.is_decision)
     if found.others:
         yield f"roles and relations: {found.others}"
-        yield from (f"  {_kind_line(each)}" for each in found.asked.kinds if not each.kind.is_decision)
+        yield from (f"  {_kind_line(each)}" for each in found.kinds if not each.kind.is_decision)
     for flip in found.flips:
         yield f"  {'+ allowed' if flip.is_allowed else '- denied '}  {flip.text}"
         if explains:
             yield from (f"      {line}" for line in _explained(flip, names, is_coloured))
     if found.differ > len(found.flips):
         yield f"  and {found.differ - len(found.flips):,} more; use --show N to print more"
-    yield from (f"  not answered: {reason}" for reason in found.asked.refused)
+    yield from (f"  not answered: {reason}" for reason in found.refused)
 
 
 def _kind_line(each: Compared) -> str:
@@ -95,8 +95,7 @@ def _kind_line(each: Compared) -> str:
 
 
 def _explained(flip: Flip, names: tuple[str, str], is_coloured: bool) -> Iterator[str]:
-    for title, goal, name in (("now", flip.before, names[0]), ("then", flip.after, names[1])):
-        if goal is not None:
-            first, *lines = explanation_to_text(Explanation(None, (goal,)), name, is_coloured)
-            yield f"{title}: {first.partition('  ')[0]}"
-            yield from lines
+    for title, goal, name in zip(("now", "then"), flip.sides, names):
+        first, *lines = explanation_to_text(Explanation(None, (goal,)), name, is_coloured)
+        yield f"{title}: {first.partition('  ')[0]}"
+        yield from lines

@@ -3,7 +3,7 @@
 import csv
 from collections import Counter
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from io import StringIO
 from typing import Any
 
@@ -19,8 +19,9 @@ from checks.explain.cases import ANY
 from checks.explain.explain import Explanation, explain, explanation_to_json, explanation_to_text, value_to_json
 from facts.wire import value_from_text, without_formula
 from policy.management.command import PolicyCommand
-from policy.models import Environment, PolicyVersion
+from policy.models import Environment
 from policy.moments import AsOf, Moment, as_of_from_text
+from policy.publishing import filename_of
 from policy.values import STRING, Value
 
 NOT_ANSWERED = "not answered"
@@ -94,7 +95,7 @@ class _Explainer:
 
     def __init__(self, environment_id: int, moments: tuple[Moment, ...], is_coloured: bool):
         self.environment_id, self.moments, self.is_coloured = environment_id, moments, is_coloured
-        self.filename = lru_cache(64)(self._filename)
+        self.filename = lru_cache(64)(partial(filename_of, environment_id))
 
     def sides(self, line: Access) -> Iterator[tuple[str, Explanation]]:
         titles = ("then",) if len(self.moments) == 1 else ("before", "after")
@@ -107,12 +108,6 @@ class _Explainer:
             first, *others = explanation_to_text(explanation, self.filename(explanation.version), is_coloured)
             yield f"{title}: {first}"
             yield from others
-
-    def _filename(self, number: int | None) -> str:
-        if number is None:
-            return ""
-        versions = PolicyVersion.objects.filter(environment=self.environment_id, number=number)
-        return versions.values_list("filename", flat=True).first() or ""
 
 
 # ---- formats -------------------------------------------------------------------------------------------------------

@@ -4,14 +4,10 @@ import sys
 from typing import Any
 
 from facts.accept import sentences, stored_names, unused_signatures
-from policy import rules
 from policy.active import active_program
 from policy.errors import NotFound
-from policy.files import bundle_of_files
-from policy.language.source import PolicyRejected
-from policy.management.command import PolicyCommand, rejection
+from policy.management.command import PolicyCommand, program_of_files
 from policy.models import Environment
-from policy.rules.program import Program
 
 
 class Command(PolicyCommand):
@@ -28,7 +24,7 @@ class Command(PolicyCommand):
         parser.add_argument("--strict", action="store_true", help="Exit with 1 if there are unused facts.")
 
     def act(self, environment: Environment, *, policy: list[str] | None, strict: bool, **options: Any) -> None:
-        program = self.compiled(policy) if policy else active_program(environment.pk)
+        program = program_of_files(policy, self.stderr) if policy else active_program(environment.pk)
         if program is None:
             raise NotFound("No policy is loaded. Publish one with `load_policy`, or pass --policy.")
         with self.progress("counting unused facts"):
@@ -41,10 +37,3 @@ class Command(PolicyCommand):
             self.stdout.write("the policy accepts every stored fact")
         elif strict:
             sys.exit(1)
-
-    def compiled(self, names: list[str]) -> Program:
-        bundle = bundle_of_files(names, sys.stdin)
-        try:
-            return rules.compile_text(bundle.text, bundle.filename)
-        except PolicyRejected as reason:
-            raise rejection(reason, bundle, self.stderr) from None

@@ -23,7 +23,8 @@ from localsql.sync.run import fact_of
 from localsql.sync.sources import SourceRow, SqlConnection, connected, reading
 from policy.active import active_program
 from policy.management.command import DENIED, UNKNOWN, PolicyCommand, text_of_file
-from policy.models import Environment, PolicyVersion
+from policy.models import Environment
+from policy.publishing import filename_of
 from policy.values import PRIMITIVES, STRING
 
 KINDS = {
@@ -94,9 +95,8 @@ class Command(PolicyCommand):
             raise CommandError("--explain needs --bindings FILE and --database URL.")
         found = explained(Trusted(environment.pk), question, text, database)
         self.status = UNKNOWN if found.warning else 0 if found.allowed else DENIED
-        versions = PolicyVersion.objects.filter(environment=environment, number=found.version or 0)
-        filename = versions.values_list("filename", flat=True).first()
-        for line in explanation_to_text(found, filename or "", self.is_coloured, given="row or context fact"):
+        filename = filename_of(environment.pk, found.version)
+        for line in explanation_to_text(found, filename, self.is_coloured, given="row or context fact"):
             self.stdout.write(line)
 
 
