@@ -304,9 +304,19 @@ def explained(found: Replayed, is_now: bool = False) -> Iterator[Explanation]:
     given = given_by(line)
     was, now = (claims_of(line, given, answer) if answer else set() for answer in (line.answer, found.answer))
     context = given_for(line, _program_of_now(line)).context if is_now else given.context
-    for goal in sorted(was ^ now, key=lambda goal: shown_atom(goal.predicate, goal.args)):
+    differ = was ^ now
+    if len(given.questions) == 1 and given.questions[0].outs:  # a list, of which the log may have only the beginning
+        for answer, claims in ((line.answer, was), (found.answer, now)):
+            if answer and claims and "digest" in answer:
+                last = max(map(_ids, claims))
+                differ = {goal for goal in differ if _ids(goal) <= last}
+    for goal in sorted(differ, key=lambda goal: shown_atom(goal.predicate, goal.args)):
         question = question_of_goal(goal)._replace(context=context)
         yield explain(Trusted(line.environment), question, None if is_now else _moment_of_line(line))
+
+
+def _ids(goal: Goal) -> list[str]:
+    return [arg.id for arg in goal.args]
 
 
 def _program_of_now(line: LogLine) -> Program | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from io import StringIO
 from pathlib import Path
 
@@ -368,6 +369,19 @@ def test_for_a_preview_a_predicate_that_would_go_holds_for_nothing(repos, path, 
     ask(repos, "evaluate_query", call, path)
     _, out, _ = run(policy_file("actor User {}"), "--questions", path, name="preview_policy")
     assert "decisions: 1 of 1 check would change\n" in out and "  - denied   is_root(User:root)\n" in out
+
+
+def test_of_a_long_list_only_what_differs_is_explained(repos, path):  # noqa: F811
+    """The log keeps its first results: one more before them shifts the last one out, which both answers have."""
+    store(repos, *(fact("is_public", f"Repo:x{number:03}") for number in range(50)))
+    ask(repos, "list", about("User:dan", action="read", resource_type="Repo", page_size=10_000), path)
+    store(repos, fact("is_public", "Repo:a1"))
+    _, out, _ = run(path, "--now", "--explain")
+    assert re.findall(r"allow\(.*?\)", out.partition("\n")[2])[0] == 'allow(User:dan, "read", Repo:a1)'
+    assert "Repo:x0" not in out.partition("\n")[2], out
+    remove(repos, fact("is_public", "Repo:a1"), fact("is_public", "Repo:x003"))
+    _, out, _ = run(path, "--now", "--explain")
+    assert "Repo:x003" in out and "Repo:x019" not in out and "Repo:x020" not in out, out
 
 
 def test_preview_shows_some_of_a_list_that_differs(repos, path, policy_file):  # noqa: F811
