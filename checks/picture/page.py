@@ -84,16 +84,13 @@ class TypeLink:
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """A sheet with its picture, and the links to others."""
+    """A sheet with its picture, and links to others: of its relations, and `across` with a title and how many more."""
 
     sheet: Sheet
     address: str
     picture: SafeString
     relations: tuple[tuple[str, TypeLink | None, str], ...]
-    sources: tuple[TypeLink, ...]
-    followers: tuple[TypeLink, ...]
-    more_sources: int
-    more_followers: int
+    across: tuple[tuple[str, tuple[TypeLink, ...], int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,16 +224,17 @@ def _drawn(graph: Graph, sheet: Sheet, asked: PictureRequest) -> Drawn:
     title = f"Roles and permissions on {sheet.title}"
     link = partial(_link, graph, sheet, asked)
     picture = drawing.picture_of(drawing.layout_of_sheet(sheet), title, link, asked.meant, asked.percent)
-    sources, followers = graph.sources[sheet.type], graph.followers[sheet.type]
+    across = (("Granted through", graph.sources[sheet.type]), ("Grants on", graph.followers[sheet.type]))
     return Drawn(
         sheet,
         asked.elsewhere(type=sheet.name),
         picture,
         tuple((name, _link_to_type(graph, asked, other), other) for name, other in sheet.relations),
-        tuple(_type_link(asked, graph.sheets[each]) for each in sources[:MOST_LINKS]),
-        tuple(_type_link(asked, graph.sheets[each]) for each in followers[:MOST_LINKS]),
-        len(sources[MOST_LINKS:]),
-        len(followers[MOST_LINKS:]),
+        tuple(
+            (told, tuple(_type_link(asked, graph.sheets[each]) for each in types[:MOST_LINKS]), len(types[MOST_LINKS:]))
+            for told, types in across
+            if types
+        ),
     )
 
 
