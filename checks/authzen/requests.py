@@ -255,11 +255,8 @@ def facts_of(known: RequestProperties, program: Program) -> tuple[Fact, ...]:
     """Return the distinct facts that the program uses."""
     if not known.has_properties:
         return ()
-    return tuple(dict.fromkeys(fact for fact in _facts(known, program) if _is_of_use(fact, program)))
-
-
-def _is_of_use(fact: Fact, program: Program) -> bool:
-    return program.accepts(fact.predicate, fact.signature.types)
+    facts = dict.fromkeys(_facts(known, program))
+    return tuple([fact for fact in facts if program.accepts(fact.predicate, fact.signature.types)])
 
 
 def _facts(known: RequestProperties, program: Program) -> Iterator[Fact]:

@@ -60,11 +60,6 @@ class Decision(NamedTuple):
     fault: MalformedRequest | None = None
 
 
-def decided(asker: Asker, known: RequestProperties, moment: Moment | None) -> Answered:
-    """Decide one evaluation. Raises an error if a property that the policy uses has a value that no fact can have."""
-    return _answered(asker, known, (), None, moment)
-
-
 def all_decided(asker: Asker, asked: Sequence[Evaluated], moment: Moment | None) -> tuple[list[Decision], Answered]:
     """Decide many evaluations as of one moment; those with the same facts share statements."""
 
@@ -96,19 +91,22 @@ def explained(asker: Asker, known: RequestProperties, moment: Moment | None) -> 
     return _settled(asker, moment, by)
 
 
-def searched(asker: Asker, known: RequestProperties, out: str, page: Page | None, moment: Moment | None) -> Answered:
-    """Return the ids of the part `out` for which the question holds."""
-    return _answered(asker, known, (out,), page, moment)
-
-
 def ids_of(found: Answered) -> list[str | None]:
     """Return the sorted ids that a search found; None, which stands for every id, is first."""
     return [text for (text,) in sorted(found.of_one, key=by_ids)]
 
 
 def _answered(
-    asker: Asker, known: RequestProperties, outs: tuple[str, ...], page: Page | None, moment: Moment | None
+    asker: Asker,
+    known: RequestProperties,
+    moment: Moment | None,
+    outs: tuple[str, ...] = (),
+    page: Page | None = None,
 ) -> Answered:
+    """Decide one evaluation, or return the ids of a part for which it holds.
+
+    Raises an error if a property that the policy uses has a value that no fact can have.
+    """
     if not known.has_properties:  # the question does not depend on the policy
         return ask.answer(asker, question_of(known, (), outs), page, moment)
 
@@ -254,7 +252,7 @@ class AccessEvaluation(AuthZen):
         if body["options"].explain:
             explanation = explained(who, known_of(body), moment)
             return _explanation_to_json(explanation), explanation
-        found = decided(who, known_of(body), moment)
+        found = _answered(who, known_of(body), moment)
         return {"decision": found.holds}, found
 
 
@@ -348,7 +346,7 @@ class AccessSearch(AuthZen):
             who,
             lambda: of,
             wanted,
-            lambda then: searched(who, known, self.out, wanted.page if asked else None, then or moment),
+            lambda then: _answered(who, known, then or moment, (self.out,), wanted.page if asked else None),
             ids_of,
             moment,
         )
