@@ -19,7 +19,6 @@ from checks.asking.snapshot import Snapshot, snapshot, trial
 from checks.compare.differences import AskedTogether, Compared, PolicyComparison, Sampler, differing
 from checks.compare.kinds import kinds_of
 from checks.decisions.log import BadLogLine, LogLine, line_of_text
-from checks.errors import UnknownPredicate
 from checks.explain.cases import Goal
 from checks.explain.explain import ExplainedGoal, explain_goal
 from checks.explain.tree import shown_atom
@@ -216,7 +215,7 @@ def _unknown_to_all(goal: Goal, programs: Sequence[Program]) -> str:
     for program in programs:
         try:
             check_predicate(program, goal.predicate)
-        except UnknownPredicate as reason:
+        except AuthzError as reason:
             found = reason.message
             continue
         found = "; ".join(advice(program, goal.predicate, [(arg.type, arg.id) for arg in goal.args]))
