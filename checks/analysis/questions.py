@@ -1,5 +1,6 @@
 """Questions about all facts: does a policy grant more than another, can a claim fail, how can a denial be lifted?"""
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, count, groupby, zip_longest
@@ -40,7 +41,6 @@ from policy.values import ACTOR, PRIMITIVES, RESOURCE, STRING, Value
 ALLOW = "allow"
 DECISIONS = ALLOW, "has_permission"
 _ACTION, _RESOURCE = 1, 2  # places in `allow`
-_OTHER = "any other action"  # all that neither policy knows
 
 
 def derived(program: Program) -> Derived:
@@ -67,8 +67,13 @@ class Difference(NamedTuple):
     less: Claim
 
     @property
+    def is_found(self) -> bool:
+        return Verdict.FOUND in (self.more.verdict, self.less.verdict)
+
+    @property
     def is_same(self) -> bool:
-        return Verdict.FOUND not in (self.more.verdict, self.less.verdict)
+        """Return whether both were searched far enough, and nothing was found."""
+        return self.more.is_enough and self.less.is_enough
 
 
 def compared(old: Program, new: Program, solver: Solver, most: int = MOST_IDS) -> list[Difference]:
@@ -92,33 +97,43 @@ def differing(old: Program, new: Program) -> list[tuple[str, AtomSet]]:
     for side, other in ((old, new), (new, old)):  # fact patterns that only one of them accepts
         for key, patterns in side.accepted.items():
             starts += (AtomSet.of(key[0], types) for types in patterns if types not in other.accepted.get(key, ()))
-    found: dict[tuple[str, str, int], AtomSet] = {}
-    for atoms in (each.atoms for each in reached(old, new, starts)):
-        if atoms.predicate == ALLOW and atoms.types:
-            for permission, resource, goal in _permissions_of(atoms, old, new):
-                known = found.get((resource, permission, len(goal.args)), goal)
-                slots = (ArgumentSet(one.types | other.types, one.values) for one, other in zip(goal.args, known.args))
-                found[resource, permission, len(goal.args)] = AtomSet(ALLOW, tuple(slots))
-    return [(permission, goal) for (_, permission, _), goal in sorted(found.items(), key=lambda item: item[0])]
+    found: dict[tuple[object, ...], list[AtomSet]] = defaultdict(list)
+    for atoms in (each.atoms for each in reached(old, new, starts) if each.atoms.predicate == ALLOW):
+        arity = len(atoms.args)
+        for resource in sorted(atoms.types[_RESOURCE]) if arity > _RESOURCE else [""]:
+            for action, values in _actions(atoms, resource, old, new):
+                known = {_ACTION: values, _RESOURCE: ArgumentSet(frozenset((resource,)))}
+                slots = tuple(known.get(place, ArgumentSet(types)) for place, types in enumerate(atoms.types))
+                permission = f"{action} on {resource}" if resource else action
+                found[resource, action, arity, permission, values.values].append(AtomSet(ALLOW, slots))
+    ordered = sorted(found.items(), key=lambda item: item[0][:3])
+    return [(str(permission), _united(goals)) for (*_, permission, _), goals in ordered]
 
 
-def _permissions_of(atoms: AtomSet, *programs: Program) -> Iterator[tuple[str, str, AtomSet]]:
-    """Yield permissions by name and type of resource. One of them stands for all names that neither policy knows."""
-    slots, arity = [ArgumentSet(types) for types in atoms.types], len(atoms.types)
-    for resource in sorted(atoms.types[_RESOURCE]) if arity > _RESOURCE else [""]:
-        slots[_RESOURCE:3] = [ArgumentSet(frozenset((resource,)))] if resource else []
-        actions = {_OTHER: slots[_ACTION:2]}
-        if arity > _ACTION and (value := atoms.values[_ACTION]) is not None:
-            actions = {value.id: [ArgumentSet.of([value])]}
-        elif arity > _ACTION and STRING in atoms.types[_ACTION]:
-            known = actions_on(resource, arity, *programs)
-            others = frozenset().union(*(program.names for program in programs)) - known
-            new = next(name for name in map("other{}".format, count(1)) if name not in others | known)
-            names = {name: [name] for name in known} | {_OTHER: [*others, new]}
-            actions = {name: [ArgumentSet.of(Value(STRING, each) for each in same)] for name, same in names.items()}
-        for action, named in actions.items():
-            goal = AtomSet(ALLOW, (*slots[:_ACTION], *named, *slots[2:]))
-            yield f"{action} on {resource}" if resource else action, resource, goal
+def _united(goals: Sequence[AtomSet]) -> AtomSet:
+    """Return all atoms of some goals with the same lists of values."""
+    places = zip(*(goal.args for goal in goals))
+    slots = (ArgumentSet(frozenset().union(*(each.types for each in same)), same[0].values) for same in places)
+    return AtomSet(ALLOW, tuple(slots))
+
+
+def _actions(atoms: AtomSet, resource: str, *programs: Program) -> Iterator[tuple[str, ArgumentSet]]:
+    """Yield actions by name: one of them stands for all names that no policy knows, one for all that are no names."""
+    if len(atoms.args) <= _ACTION:
+        yield "any action", ArgumentSet(frozenset())
+        return
+    action = atoms.args[_ACTION]
+    if action.only is not None:
+        yield action.only.id if action.only.type == STRING else action.only.noted, action
+        return
+    if STRING in action.types:
+        known = actions_on(resource, len(atoms.args), *programs)
+        others = frozenset().union(*(program.names for program in programs)) - known
+        new = next(name for name in map("other{}".format, count(1)) if name not in others | known)
+        yield from ((name, ArgumentSet.of([Value(STRING, name)])) for name in known)
+        yield "any other action", ArgumentSet.of(Value(STRING, each) for each in (*others, new))
+    if no_names := action.types - {STRING}:
+        yield "any action that is no String", ArgumentSet(no_names)
 
 
 def actions_on(resource: str, arity: int, *programs: Program) -> set[str]:
@@ -129,7 +144,8 @@ def actions_on(resource: str, arity: int, *programs: Program) -> set[str]:
         found.update(known.permissions if known else () if resource else program.global_permissions)
         for rule in (rule for name in DECISIONS for rule in program.rules_by_predicate.get((name, arity), ())):
             action, *rest = rule.head.args[_ACTION:]
-            if isinstance(action, Value) and (not resource or resource in types_of(rest[0], rule.types)):
+            is_about = not resource or resource in types_of(rest[0], rule.types)
+            if isinstance(action, Value) and action.type == STRING and is_about:
                 found.add(action.id)
     return found
 

@@ -43,12 +43,16 @@ def comparison_lines(found: Sequence[Difference], old: NamedPolicy, new: NamedPo
     if not found:
         yield "No difference: the rules that decisions depend on are the same."
         return
-    counts = [sum(claim.witness is not None for claim in side) for side in zip(*(each[1:] for each in found))]
-    granted = ", ".join(
-        f"{number:,} {'grants' if number == 1 else 'grant'} {word}" for number, word in zip(counts, ("more", "less"))
-    )
-    same = sum(each.is_same for each in found)
-    yield f"{command.counted(len(found), 'permission')} compared: {granted}, {same:,} without a difference."
+    more, less = ([each for each in side if each.witness] for side in zip(*(each[1:] for each in found)))
+    undecided = sum(not (each.is_same or each.is_found) for each in found)
+    counts = {
+        "grants more" if len(more) == 1 else "grant more": len(more),
+        "grants less" if len(less) == 1 else "grant less": len(less),
+        "without a difference": sum(each.is_same for each in found),
+        "undecided": undecided,
+    }
+    told = ", ".join(f"{number:,} {words}" for words, number in counts.items() if number or words != "undecided")
+    yield f"{command.counted(len(found), 'permission')} compared: {told}."
 
 
 def test_lines(witness: Witness, title: str, program: Program) -> Iterator[str]:

@@ -165,7 +165,9 @@ def test_none_for_one_value_is_less_than_none_for_any_two(db, solver):
     assert differences(one, two, solver) == {"read on Doc": (Verdict.PROVED, Verdict.FOUND)}
 
 
-@pytest.mark.parametrize(("action", "permission"), [("5", "5 on Doc"), ("a: Act", "any other action on Doc")])
+@pytest.mark.parametrize(
+    ("action", "permission"), [("5", "5 on Doc"), ("a: Act", "any action that is no String on Doc")]
+)
 def test_an_action_may_be_no_string(db, solver, action, permission):
     old = f"""
     actor User {{}} resource Doc {{}} resource Act {{}} declare shares(User, Doc);
@@ -173,6 +175,64 @@ def test_an_action_may_be_no_string(db, solver, action, permission):
     """
     new = old.replace("if owns(u, d)", "if owns(u, d) and shares(u, d)")
     assert differences(old, new, solver) == {permission: (Verdict.PROVED, Verdict.FOUND)}
+
+
+ACTIONS = """
+actor User {} resource Doc {} resource Act {}
+declare owns(User, Doc); declare shares(User, Doc); declare says(User, String);
+"""
+
+
+def test_actions_of_two_types_are_both_compared(db, solver):
+    """One rule takes any value as an action, the other names only: for these, it is the same either way."""
+    old = f"""{ACTIONS}
+    allow(u: User, _, d: Doc) if owns(u, d) and shares(u, d);
+    allow(u: User, a: String, d: Doc) if owns(u, d) and says(u, a);
+    """
+    new = f"""{ACTIONS}
+    allow(u: User, _, d: Doc) if owns(u, d);
+    allow(u: User, a: String, d: Doc) if owns(u, d) and says(u, a);
+    """
+    names = old.replace("says(u, a)", "u = u")
+    assert differences(old, new, solver) == {
+        "any action that is no String on Doc": (Verdict.FOUND, Verdict.PROVED),
+        "any other action on Doc": (Verdict.FOUND, Verdict.PROVED),
+    }
+    assert differences(names, new, solver) == {
+        "any action that is no String on Doc": (Verdict.FOUND, Verdict.PROVED),
+        "any other action on Doc": (Verdict.PROVED, Verdict.PROVED),
+    }
+
+
+def test_a_number_and_a_name_that_look_the_same_are_two_actions(db, solver):
+    old = f"""{ACTIONS}
+    allow(u: User, 5, d: Doc) if owns(u, d) and shares(u, d);
+    allow(u: User, "5", d: Doc) if owns(u, d) and shares(u, d);
+    """
+    for kept, changed in (('"5"', "5"), ("5", '"5"')):
+        new = f"""{ACTIONS}
+        allow(u: User, {changed}, d: Doc) if owns(u, d);
+        allow(u: User, {kept}, d: Doc) if owns(u, d) and shares(u, d);
+        allow(u: User, {kept}, d: Doc) if owns(u, d) and shares(u, d) and says(u, _);
+        """
+        found = compared(compile_text(old), compile_text(new), solver)
+        assert {each.permission for each in found} == {"5 on Doc"}
+        assert sorted(each.more.verdict.name for each in found) == ["FOUND", "PROVED"]
+
+
+@pytest.mark.parametrize("atom", ["allow()", "allow(u)"])
+def test_decisions_without_an_action_are_compared(db, solver, atom):
+    old = f"{ACTIONS} {atom} if owns(u, d) and shares(u, d);"
+    new = f"{ACTIONS} {atom} if owns(u, _);"
+    assert differences(old, new, solver) == {"any action": (Verdict.FOUND, Verdict.PROVED)}
+
+
+def test_what_is_not_decided_is_not_counted_as_without_a_difference(db):
+    programs = [("old", compile_text(POLICY)), ("new", compile_text(LAXER))]
+    with Solver(1e-9) as solver:
+        found = compared(programs[0][1], programs[1][1], solver)
+    *_, last = report.comparison_lines(found, *programs)
+    assert last == "1 permission compared: 0 grant more, 0 grant less, 0 without a difference, 1 undecided."
 
 
 def test_a_list_binds_the_variable_of_a_not(db, solver):

@@ -50,7 +50,7 @@ class Trial:
 
     @property
     def is_found(self) -> bool:
-        return any(not each.is_same for each in self.found)
+        return any(each.is_found for each in self.found)
 
     @property
     def ids(self) -> int:
