@@ -130,10 +130,15 @@ class Slice:
         goal = atom_set(Atom(atom.predicate, terms), slots)
         known = self._known[goal.key]
         if goal not in known and len(known) >= MOST_GOALS:
-            patterns = self.program.types_by_predicate.get(goal.key, ())
-            goal = AtomSet.of(goal.predicate, [frozenset().union(*each) for each in zip(*patterns)] or goal.types)
+            goal = all_atoms(self.program, goal.key)
         known.add(goal)
         return SlicedLiteral("not" if isinstance(literal, Not) else "", terms, goal)
+
+
+def all_atoms(program: Program, key: PredicateKey) -> AtomSet:
+    """Return all atoms of a predicate that facts or rules may make true."""
+    patterns, (predicate, arity) = program.types_by_predicate.get(key, ()), key
+    return AtomSet.of(predicate, [frozenset().union(*(each[place] for each in patterns)) for place in range(arity)])
 
 
 def _settled(terms: Iterable[Term], slots: Mapping[Var, ArgumentSet]) -> tuple[Term, ...]:

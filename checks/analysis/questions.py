@@ -7,8 +7,9 @@ from itertools import chain, count, groupby, zip_longest
 from operator import attrgetter
 from typing import NamedTuple
 
-from checks.analysis.proofs import Slice, apart
+from checks.analysis.proofs import Slice, all_atoms, apart
 from checks.analysis.search import (
+    ENOUGH,
     MOST_IDS,
     REQUEST_MEMORY,
     SECONDS,
@@ -22,7 +23,7 @@ from checks.analysis.search import (
     searched,
 )
 from checks.asking import run
-from checks.asking.advice import Unknown, advice
+from checks.asking.advice import Unknown, unknown_words
 from checks.asking.question import check_predicate
 from checks.asking.snapshot import Snapshot, fact_of_atom
 from facts.read import facts_about, facts_of
@@ -35,7 +36,7 @@ from policy.rules import compile_text
 from policy.rules.changes import ArgumentSet, AtomSet, changed_rules, reached
 from policy.rules.components import reachable
 from policy.rules.flatten import atoms_of, key_of
-from policy.rules.program import Atom, Invariant, Program, types_of
+from policy.rules.program import Atom, Invariant, Program, Term, Var, types_of
 from policy.values import ACTOR, PRIMITIVES, RESOURCE, STRING, Value
 
 ALLOW = "allow"
@@ -157,45 +158,32 @@ class NotAClaim(AuthzError):
     """The text is not an atom, or a condition, that the policy understands."""
 
 
-class GoalTerm(NamedTuple):
-    """An argument of a goal: a constant, or a variable, which may have a type."""
-
-    text: str
-    type: str | None = None
-    id: str | None = None
-
-
 def stated(program: Program, goal: str, condition: str = "") -> Claim:
     """Return the claim that a goal such as `allow(u: User, "read", Document{"plan"})` never holds with a condition.
 
-    It is a predicate of its own: `claim_1(u: User, "read", d: Document) if allow(u, "read", d) and (not ...)`.
+    It is a predicate of its own: `claim_1(u: User, "read", d: Doc) if allow(u, "read", d) and (not ...)`.
     """
-    unused = next(stem for stem in map("any{}_".format, count(1)) if stem not in goal + condition)
-    predicate, terms = _goal_terms(goal, unused)
-    typed = [each for each in terms if each.type is not None and each.id is None]
-    for each in typed:
-        if each.type not in program.subtypes:
-            raise NotAClaim(str(Unknown("type", each.type or "", "", tuple(sorted(program.types)))))
+    atom, types = _goal(goal, next(stem for stem in map("any{}_".format, count(1)) if stem not in goal + condition))
+    for type_name in types:
+        if type_name and type_name not in program.subtypes:
+            raise NotAClaim(str(Unknown("type", type_name, "", tuple(sorted(program.types)))))
     text, name = program.source.text, next(n for n in map("claim_{}".format, count(1)) if n not in program.predicates)
-    params = ", ".join(f"{each.text}: {each.type}" if each in typed else each.text for each in terms)
-    body = f"{predicate}({', '.join(each.text for each in terms)})" + (f" and ({condition})" if condition else "")
+    params = ", ".join(f"{term}: {type_name}" if type_name else str(term) for term, type_name in zip(atom.args, types))
     try:
-        extended = compile_text(f"{text}\n{name}({params}) if {body};\n")
+        extended = compile_text(f"{text}\n{name}({params}) if {atom}{condition and f' and ({condition})'};\n")
     except PolicyRejected as reason:
         problems = [problem for problem in reason.problems if problem.span.start >= len(text)] or reason.problems
         raise NotAClaim(f"the claim is not valid: {problems[0].message}") from None
     for called in (each for rule in extended.rules if rule.origin.start > len(text) for each in atoms_of(rule.body)):
         if called.predicate not in extended.helpers:
             check_predicate(program, called.predicate)
-    rules = extended.rules_by_predicate.get((name, len(terms)), ())
-    types = [frozenset().union(*(types_of(rule.head.args[n], rule.types) for rule in rules)) for n in range(len(terms))]
-    # The claim's own calls would make the policy accept more facts.
-    part = Slice(replace(extended, accepted=program.accepted), AtomSet.of(name, types))
-    return Claim(part, never=derived(program), shown=predicate)
+    extended = replace(extended, accepted=program.accepted)  # the claim's own calls would make it accept more facts
+    part = Slice(extended, all_atoms(extended, (name, len(types))))
+    return Claim(part, never=derived(program), shown=atom.predicate)
 
 
-def _goal_terms(goal: str, stem: str = "any_") -> tuple[str, list[GoalTerm]]:
-    """Return the predicate and the arguments of a goal. Each `_` becomes a variable of its own, named by the stem."""
+def _goal(goal: str, stem: str = "any_") -> tuple[Atom, list[str | None]]:
+    """Return a goal's atom, and the types that its text gives its variables. Each `_` is one, named by the stem."""
     reason, text = "", goal.strip().removesuffix(";")
     try:
         items = parse(Source(f"{text};")).items
@@ -205,18 +193,19 @@ def _goal_terms(goal: str, stem: str = "any_") -> tuple[str, list[GoalTerm]]:
         items, reason = (), ": it is incomplete" if problem.span.start >= len(text) else f": {problem.message}"
     match items:
         case (ast.Rule(head=head, body=None),):
-            return head.predicate.text, [_goal_term(param, f"{stem}{place}") for place, param in enumerate(head.params)]
+            terms = [_goal_term(param, f"{stem}{place}") for place, param in enumerate(head.params)]
+            return Atom(head.predicate.text, tuple(term for term, _ in terms)), [name for _, name in terms]
     raise NotAClaim(f'`{goal}` is not a goal{reason}. Write it as `allow(u: User, "read", d: Document)`.')
 
 
-def _goal_term(param: ast.Parameter | ast.Term, anonymous: str) -> GoalTerm:
+def _goal_term(param: ast.Parameter | ast.Term, anonymous: str) -> tuple[Term, str | None]:
     match param:
         case ast.Literal(value):
-            return GoalTerm(str(value), value.type, value.id)
+            return value, None
         case ast.Parameter(ast.Variable(name), ast.Name(type_name)):
-            return GoalTerm(anonymous if name == "_" else name, type_name)
+            return Var(anonymous if name == "_" else name), type_name
         case ast.Variable(name):
-            return GoalTerm(anonymous if name == "_" else name)
+            return Var(anonymous if name == "_" else name), None
     raise AssertionError(param)  # the parser refuses `@current_unix_time` in heads
 
 
@@ -227,9 +216,11 @@ def check_words(program: Program, goal: str) -> None:
 
 
 def unknown_words_of(program: Program, goal: str) -> list[str]:
-    predicate, terms = _goal_terms(goal)
-    typed = [(each.type, each.id) for each in terms if each.type is not None]
-    return list(advice(program, predicate, typed)) if len(typed) == len(terms) else []
+    atom, types = _goal(goal)
+    words = [(t.type, t.id) if isinstance(t, Value) else (name, None) for t, name in zip(atom.args, types)]
+    return (
+        [] if any(name is None for name, _ in words) else list(map(str, unknown_words(program, atom.predicate, words)))
+    )
 
 
 def checked_never(program: Program, assertions: Sequence[Invariant]) -> list[AssertionOutcome]:
@@ -292,11 +283,10 @@ class Way:
 
 @dataclass(frozen=True)
 class Ways:
-    """The smallest ways, different in kind, and notes about the search. `is_complete` if there are no others."""
+    """The smallest ways, different in kind, and notes about the search."""
 
     ways: Sequence[Way] = ()
     notes: tuple[str, ...] = ()
-    is_complete: bool = True
     holds: bool = False  # already
 
     def to_json(self) -> dict[str, object]:
@@ -308,14 +298,16 @@ def ways(claim: Claim, stored: Sequence[Atom], solver: Solver, most: int = MOST_
     keys = {goal.key for goal in claim.holds.rules}
     before = {fact for fact in stored if key_of(fact) in keys}
     found: list[Way] = []
-    is_complete = False
-    for ids in (1, 2):
+    for ids in range(1, claim.few + 1):
+        if found and ids > ENOUGH:
+            break
         program = claim.program(ids, run.current_time() if now is None else now, sorted(before, key=str))
         for way in found:
             _exclude(way, program)
         while len(found) < most:
             model, is_complete = solver.solve(program.text, solver.left / (1 if found else 1.5))
             if model is None:
+                claim.settle(ids, is_complete)
                 break
             changes = _needed(claim, claim.confirmed(model, program), before, solver)
             if not changes:
@@ -324,8 +316,8 @@ def ways(claim: Claim, stored: Sequence[Atom], solver: Solver, most: int = MOST_
             found.append(way)
             _exclude(way, program)
     found.sort(key=lambda way: (len(way.inserts) + len(way.deletes), str(way)))
-    note = "no way found" if is_complete else "no way found before the time or memory limit was reached"
-    return Ways(found, () if found else (note,), is_complete)
+    none = f"no way{'' if claim.verdict == Verdict.PROVED else ' found'}: {claim.extent}"
+    return Ways(found, () if found else (none,))
 
 
 def _needed(claim: Claim, witness: Witness, before: set[Atom], solver: Solver) -> list[Atom]:
@@ -400,7 +392,6 @@ def _entities(fact: Fact) -> list[Value]:
 # ---- What no fact can ever make matter: rules without effect, permissions that nobody can have ----------------------
 # Facts of `allow` and of `has_permission` do not count for resources of types for which rules derive them.
 
-_IDS = 2  # of each type: more are searched only to compare policies
 Declared = Sequence[tuple[str, str, Span]]  # names, each with its block
 Notices = Iterator[tuple[Span, str, str]]  # what is said of a place, and how far it was searched; empty: it is not so
 
@@ -463,6 +454,6 @@ def _rules(program: Program, solver: Solver) -> Notices:
 def _nothing_against(claims: Sequence[Claim], solver: Solver) -> str:
     """Return how far the claims were searched, if nothing was found against any of them; otherwise an empty text."""
     for claim in claims:
-        if not proved(claim, solver, _IDS).is_enough:
+        if not proved(claim, solver, claim.few).is_enough:
             return ""
     return min(claims, key=lambda claim: claim.verdict == Verdict.PROVED).extent if claims else ""

@@ -51,8 +51,8 @@ def comparison_lines(found: Sequence[Difference], old: NamedPolicy, new: NamedPo
         "without a difference": sum(each.is_same for each in found),
         "undecided": undecided,
     }
-    told = ", ".join(f"{number:,} {words}" for words, number in counts.items() if number or words != "undecided")
-    yield f"{command.counted(len(found), 'permission')} compared: {told}."
+    summary = ", ".join(f"{number:,} {words}" for words, number in counts.items() if number or words != "undecided")
+    yield f"{command.counted(len(found), 'permission')} compared: {summary}."
 
 
 def test_lines(witness: Witness, title: str, program: Program) -> Iterator[str]:

@@ -363,6 +363,17 @@ class Claim:
         return bound_of(self.holds, self.fails)
 
     @property
+    def few(self) -> int:
+        """Return up to how many ids of each type a short search goes: as many as are enough, if that is known."""
+        return max(ENOUGH, *self.bound.values()) if self.bound else ENOUGH
+
+    def settle(self, ids: int, is_complete: bool) -> None:
+        """Note that a search with so many ids found nothing."""
+        if is_complete:
+            is_proved = self.bound is not None and ids >= max(self.bound.values(), default=0)
+            self.verdict, self.ids = Verdict.PROVED if is_proved else Verdict.NONE, ids
+
+    @property
     def is_proved(self) -> bool:
         """Return whether the rules show it, without a search."""
         goal = self.holds.goal
@@ -457,8 +468,8 @@ def searched(claims: Sequence[Claim], solver: Solver, most: int = MOST_IDS) -> N
             model, is_complete = solver.solve(program.text, share)
             if model is not None:
                 claim.verdict, claim.witness = Verdict.FOUND, claim.confirmed(model, program)
-            elif is_complete:
-                is_proved = claim.bound is not None and ids >= max(claim.bound.values(), default=0)
-                claim.verdict, claim.ids = Verdict.PROVED if is_proved else Verdict.NONE, ids
-                left += [] if is_proved else [claim]
+                continue
+            claim.settle(ids, is_complete)
+            if is_complete and claim.verdict != Verdict.PROVED:
+                left.append(claim)
         waiting = left

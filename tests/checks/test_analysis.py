@@ -379,6 +379,39 @@ def test_ways_differ_in_kind_and_the_smallest_comes_first(db, solver):
     assert any('"member", Org{' in str(way.inserts) or "member" in str(way.inserts[-1]) for way in found.ways)
 
 
+APPROVED = """
+actor User {} resource Doc { permissions = ["publish"]; }
+has_permission(_: User, "publish", d: Doc) if
+  approved(a, d) and approved(b, d) and approved(c, d) and approved(e, d) and
+  a != b and a != c and a != e and b != c and b != e and c != e;
+declare approved(User, Doc);
+"""
+
+
+def test_a_way_may_need_many_ids(db, solver):
+    """The reader and three others, or four others: with two others, there would be none."""
+    program = compile_text(APPROVED)
+    found = ways(stated(program, 'allow(User{"ann"}, "publish", Doc{"plan"})'), [], solver)
+    assert len(found.ways[0].inserts) == 4 and found.notes == ()
+    assert without_effect(program, solver) == ([], True)
+
+
+@pytest.mark.parametrize(
+    ("action", "seconds", "note"),
+    [
+        ("sell", 60.0, "no way: proved"),
+        ("view", 60.0, "no way found: none with up to 2 ids of each type"),
+        ("view", 1e-9, "no way found: unknown: the time or memory limit was reached first"),
+    ],
+)
+def test_that_there_is_no_way_is_said_with_how_far_it_was_searched(db, action, seconds, note):
+    is_viewer = 'has_role(actor, "viewer", resource)'
+    program = compile_text(FOLDERS.replace('"viewer" and not is_hidden(resource)', f"{is_viewer} and not {is_viewer}"))
+    goal = stated(program, f'allow(User{{"ann"}}, "{action}", Folder{{"f"}})')
+    with Solver(seconds) as solver:
+        assert ways(goal, [], solver).notes == (note,)
+
+
 def test_ways_use_stored_facts_and_delete_what_forbids(db, solver):
     goal = stated(compile_text(POLICY), 'allow(User{"ann"}, "write", Doc{"plan"})')
     writer = Atom("has_role", (Value("User", "ann"), Value("String", "writer"), Value("Doc", "plan")))

@@ -44,4 +44,4 @@ class Command(AnalysisCommand):
         self.stdout.write("\n".join([*map(str, found.ways), *found.notes]))
         for limit in limits:
             self.stderr.write(f"warning: {limit}")
-        self.status = SAME if found.ways or found.holds else MORE if found.is_complete else UNDECIDED
+        self.status = SAME if found.ways or found.holds else MORE if claim.is_enough else UNDECIDED
