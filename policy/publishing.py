@@ -284,11 +284,11 @@ ignored_facts: Callable[[int, Program], Ignored] = _of_app_above("facts.accept.i
 # Compares what two policies, each with a name, can allow over all facts, within so many seconds. Returns a report, and
 # 0, 1 (more) or 2 (unknown). Permissions such as `read on Document`, the last argument, may be granted more.
 compared_policies: Callable[[NamedPolicy, NamedPolicy, float, Sequence[str]], tuple[list[str], int]] = _of_app_above(
-    "checks.analysis.report.compared_policies"
+    "checks.analysis.questions.compared_policies"
 )
 # Returns what has no effect in a program whatever the facts, and whether so many seconds were enough to check all.
 deep_notices: Callable[[Program, float], tuple[list[Problem], bool]] = _of_app_above(
-    "checks.analysis.report.deep_notices"
+    "checks.analysis.questions.deep_notices"
 )
 
 

@@ -5,6 +5,6 @@
 * `solver`     the program that runs clingo, in a process of its own
 * `search`     slices as an answer set program over a finite universe of values; the solver's process and its limits;
                claims, and searches against them with more and more ids until time is over; the engine confirms each
-* `questions`  comparing policies, proving, ways to allow, what has no effect: each is asked as claims
-* `report`     results as text and as policy tests
+* `questions`  comparing policies, proving, ways to allow, what has no effect: each is asked as claims, and answered
+               as text and policy tests
 """

@@ -1,10 +1,13 @@
-"""Questions about all facts: does a policy grant more than another, can a claim fail, how can a denial be lifted?"""
+"""Questions about all facts: does a policy grant more than another, can a claim fail, how can a denial be lifted?
+
+Answers are also texts, in which facts that were found are policy tests.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import chain, count, groupby, zip_longest
-from operator import attrgetter
+from itertools import chain, count, zip_longest
 from typing import NamedTuple
 
 from checks.analysis.proofs import Slice, all_atoms, apart
@@ -20,25 +23,32 @@ from checks.analysis.search import (
     Verdict,
     Witness,
     holds,
+    request_solver,
     searched,
 )
 from checks.asking import run
 from checks.asking.advice import Unknown, unknown_words
-from checks.asking.question import check_predicate
+from checks.asking.question import Question, check_predicate
+from checks.asking.run import in_memory
 from checks.asking.snapshot import Snapshot, fact_of_atom
+from checks.explain.cases import ANY
 from facts.read import facts_about, facts_of
 from facts.wire import Fact, fact_to_json
+from policy.active import active_program
+from policy.core.clock import short_text_of
 from policy.errors import AuthzError
 from policy.language import ast, parse
 from policy.language.source import PolicyRejected, Problem, Source, Span
-from policy.publishing import AssertionOutcome
+from policy.management import command
+from policy.publishing import AssertionOutcome, NamedPolicy
 from policy.rules import compile_text
 from policy.rules.changes import ArgumentSet, AtomSet, changed_rules, reached
 from policy.rules.components import reachable
 from policy.rules.flatten import atoms_of, key_of
 from policy.rules.program import Atom, Invariant, Program, Term, Var, types_of
-from policy.values import ACTOR, PRIMITIVES, RESOURCE, STRING, Value
+from policy.values import ACTOR, PRIMITIVES, RESOURCE, STRING, Value, quoted
 
+SAME, MORE, UNDECIDED = 0, 1, 2  # exit statuses of commands
 ALLOW = "allow"
 DECISIONS = ALLOW, "has_permission"
 _ACTION, _RESOURCE = 1, 2  # places in `allow`
@@ -52,9 +62,38 @@ def derived(program: Program) -> Derived:
     }  # fmt: skip
 
 
+@contextmanager
+def analysis(seconds: float) -> Iterator[Solver]:
+    """Begin a command's searches: it may have no database, in which the engine could confirm what they find."""
+    with in_memory(), Solver(seconds) as solver:
+        yield solver
+
+
 def proved(claim: Claim, solver: Solver, most: int = MOST_IDS) -> Claim:
     searched([claim], solver, most)
     return claim
+
+
+def status_of(claims: Sequence[Claim]) -> int:
+    if any(claim.witness for claim in claims):
+        return MORE
+    return SAME if all(claim.is_enough for claim in claims) else UNDECIDED
+
+
+def test_lines(witness: Witness, title: str, program: Program) -> Iterator[str]:
+    """Yield a policy test with the facts, which passes by the program that is given."""
+    for signature in dict.fromkeys(fact_of_atom(fact).signature for fact in witness.facts):
+        if not program.accepts(signature.predicate, signature.types):
+            yield f"# This policy does not accept such facts. Add: declare {signature};"
+    if witness.is_timed:
+        yield f"# At {short_text_of(witness.now)}: a test cannot set the time."
+    yield f"test {quoted(title)} {{"
+    if witness.facts:
+        yield "  setup {"
+        yield from (f"    {fact};" for fact in witness.facts)
+        yield "  }"
+    yield f"  assert {witness.atom};"
+    yield "}"
 
 
 # ---- comparing two policies ----------------------------------------------------------------------------------------
@@ -151,6 +190,50 @@ def actions_on(resource: str, arity: int, *programs: Program) -> set[str]:
     return found
 
 
+def compared_policies(
+    old: NamedPolicy, new: NamedPolicy, seconds: float, allowed: Sequence[str]
+) -> tuple[list[str], int]:
+    """Compare two policies with names, for a command; return the lines of the report, and an exit status."""
+    with analysis(seconds) as solver:
+        found = compared(old[1], new[1], solver)
+    more = [each.more for each in found if each.permission not in allowed]
+    return list(comparison_lines(found, old, new)), status_of(more)
+
+
+def compared_on_page(environment_id: int, text: str) -> list[str]:
+    """Compare the active policy with a text."""
+    old, new = active_program(environment_id) or compile_text(""), compile_text(text)
+    with request_solver() as solver:
+        found = compared(old, new, solver)
+    return list(comparison_lines(found, ("the active policy", old), ("this policy", new)))
+
+
+def comparison_lines(found: Sequence[Difference], old: NamedPolicy, new: NamedPolicy) -> Iterator[str]:
+    if not found:
+        yield "No difference: the rules that decisions depend on are the same."
+        return
+    for permission, *pair in found:
+        is_same = all(claim.verdict == Verdict.PROVED for claim in pair)
+        told = [
+            f"grants {word}" if claim.witness else f"not {word} ({claim.extent})"
+            for word, claim in zip(("more", "less"), pair)
+        ]
+        yield f"{permission}: {'the same (proved)' if is_same else '; '.join(told)}"
+        for claim, (name, program), (other, _) in zip(pair, (new, old), (old, new)):
+            if claim.witness:
+                lines = test_lines(claim.witness, f"{permission}: allowed by {name}, not by {other}", program)
+                yield from (f"  {line}" for line in lines)
+    sides = [each.more for each in found], [each.less for each in found]
+    more, less = (sum(claim.witness is not None for claim in side) for side in sides)
+    told = [
+        f"{number:,} {'grants' if number == 1 else 'grant'} {word}" for number, word in ((more, "more"), (less, "less"))
+    ]
+    told.append(f"{sum(each.is_same for each in found):,} without a difference")
+    if undecided := sum(not (each.is_found or each.is_same) for each in found):
+        told.append(f"{undecided:,} undecided")
+    yield f"{command.counted(len(found), 'permission')} compared: {', '.join(told)}."
+
+
 # ---- proving a claim -----------------------------------------------------------------------------------------------
 
 
@@ -218,9 +301,15 @@ def check_words(program: Program, goal: str) -> None:
 def unknown_words_of(program: Program, goal: str) -> list[str]:
     atom, types = _goal(goal)
     words = [(t.type, t.id) if isinstance(t, Value) else (name, None) for t, name in zip(atom.args, types)]
-    return (
-        [] if any(name is None for name, _ in words) else list(map(str, unknown_words(program, atom.predicate, words)))
-    )
+    is_typed = all(name is not None for name, _ in words)
+    return list(map(str, unknown_words(program, atom.predicate, words))) if is_typed else []
+
+
+def proof_lines(claim: Claim, goal: str, program: Program) -> Iterator[str]:
+    words = {Verdict.PROVED: "never: ", Verdict.NONE: "no counterexample: "}
+    yield f"{words.get(claim.verdict, '')}{claim.extent}{': these facts allow it' if claim.witness else ''}"
+    if claim.witness:
+        yield from test_lines(claim.witness, f"{goal} is possible", program)
 
 
 def checked_never(program: Program, assertions: Sequence[Invariant]) -> list[AssertionOutcome]:
@@ -375,10 +464,12 @@ def stored_around(session: Snapshot, claim: Claim) -> tuple[list[Atom], list[str
         return connected
 
     far = apart(claim.holds)
-    of_any = {each: number for each, number in numbers.items() if any(map(AtomSet.of_signature(each).meets, far))}
-    by_kind = [list(same) for _, same in groupby(facts_of(of_any, _OF_EACH + 1), attrgetter("signature"))]
-    is_whole = all(len(same) <= _OF_EACH for same in by_kind)
-    others = {arg for same in by_kind for fact in same for arg in _entities(fact) or fact.args}
+    others: set[Value] = set()
+    for signature, number in numbers.items():
+        if any(map(AtomSet.of_signature(signature).meets, far)):
+            same = list(facts_of({signature: number}, _OF_EACH + 1))
+            is_whole = is_whole and len(same) <= _OF_EACH
+            others.update(arg for fact in same for arg in _entities(fact) or fact.args)
     reachable(sorted(claim.holds.values | others), mentioned_with)
     stored = list(found)[:MOST_STORED]
     is_whole = is_whole and len(found) == len(stored)
@@ -387,6 +478,23 @@ def stored_around(session: Snapshot, claim: Claim) -> tuple[list[Atom], list[str
 
 def _entities(fact: Fact) -> list[Value]:
     return [arg for arg in fact.args if arg.type not in PRIMITIVES]
+
+
+def ways_to_allow(session: Snapshot, question: Question) -> Ways:
+    """Return what would make the question's call true, over the session's stored and context facts."""
+    predicate, names = question.calls[0]
+    values = tuple([Value(question.variables[name].type, question.variables[name].one) for name in names])
+    if any(value.id == ANY for value in values):
+        return Ways(notes=("`*` stands for any value: ask about one value",))
+    try:
+        with request_solver() as solver:
+            claim = stated(session.program, str(Atom(predicate, values)))
+            stored, limits = stored_around(session, claim)
+            context = [Atom(fact.predicate, fact.args) for fact in session.context]
+            found = ways(claim, [*stored, *context], solver, now=session.now)
+    except AuthzError as reason:
+        return Ways(notes=(reason.message,))
+    return replace(found, notes=(*found.notes, *limits))
 
 
 # ---- What no fact can ever make matter: rules without effect, permissions that nobody can have ----------------------
@@ -457,3 +565,29 @@ def _nothing_against(claims: Sequence[Claim], solver: Solver) -> str:
         if not proved(claim, solver, claim.few).is_enough:
             return ""
     return min(claims, key=lambda claim: claim.verdict == Verdict.PROVED).extent if claims else ""
+
+
+def deep_notices(program: Program, seconds: float) -> tuple[list[Problem], bool]:
+    with analysis(seconds) as solver:
+        return without_effect(program, solver)
+
+
+# ---- commands ------------------------------------------------------------------------------------------------------
+
+POLICY = "a version number, `active`, or a file (- for standard input)"
+
+
+class AnalysisCommand(command.PolicyCommand):
+    """Asks about policies that may be files: these need no database. Errors end it with 2, since 1 is an answer."""
+
+    failure_status = UNDECIDED
+
+    def add_arguments(self, parser):
+        super().add_arguments(parser)
+        parser.add_argument(
+            "--seconds", type=command.above_zero, default=SECONDS,
+            help="Time limit of the search (default: %(default)g).",
+        )  # fmt: skip
+
+    def environment_named(self, slug: str) -> str:
+        return slug

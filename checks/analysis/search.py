@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 from importlib.util import find_spec
-from itertools import chain, count, islice, pairwise
+from itertools import count, islice, pairwise
 from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
@@ -55,24 +55,17 @@ class AnswerSetProgram:
         is_timed = any(part.reads_time for part in slices)
         known = {*constants, *(value for part in slices for value in part.values), *([self.now] if is_timed else [])}
         lonely = isolation(slices)
-        isolated: set[Value] = set()
-        self.free: list[list[Value]] = []  # by type: they differ in nothing but their names
-        types = {value.type for value in known}.union(*(slot.types for part in slices for slot in part.slots))
-        for name in sorted(types):
+        free: list[Value] = []
+        isolated: list[Value] = []
+        for name in {value.type for value in known}.union(*(slot.types for part in slices for slot in part.slots)):
             taken = {value.id for value in known if value.type == name}
-            if name == BOOLEAN:
-                found, others = ["false", "true"], list[str]()
-            elif name == INTEGER:
-                step = TIME_STEP if is_timed else STEP
-                found, others = _numbers(sorted(map(int, taken)), ids(name), lonely[name], step)
-            else:
-                found, others = _names(name, taken, ids(name), lonely[name])
-                self.free.append([Value(name, each) for each in found])
-            isolated.update(Value(name, each) for each in others)
-            known.update(Value(name, each) for each in found)
-        self.values = sorted(known | isolated, key=_order)
+            found, others = _ids_of(name, taken, ids(name), lonely[name], TIME_STEP if is_timed else STEP)
+            free += (Value(name, each) for each in found)
+            isolated += (Value(name, each) for each in others)
+        self.values = sorted({*known, *free, *isolated}, key=_order)
         self.numbers = {value: number for number, value in enumerate(self.values)}
         self.isolated = {self.numbers[value] for value in isolated}
+        self.alike = [each for each in free if each.type not in (INTEGER, BOOLEAN)]  # of a type, but for their names
         self.lines: dict[str, None] = {}
         self.predicates: dict[PredicateKey, int] = {}
         self.domains: dict[tuple[int, ...], int] = {}
@@ -164,8 +157,8 @@ class AnswerSetProgram:
         """Let stored facts be kept or deleted, and prefer few new ids."""
         for fact in stored:
             self.add(f"{self.ground('s', fact)}. {{ {self.ground('f', fact)} }}.")
-        for value in chain(*self.free):
-            self.add(f"#minimize {{ 1@1,fresh,{self.numbers[value]} : used({self.numbers[value]}) }}.")
+        for number in map(self.numbers.__getitem__, self.alike):
+            self.add(f"#minimize {{ 1@1,fresh,{number} : used({number}) }}.")
 
     def moment(self, later: bool) -> None:
         """Set the current time; with `later`, it may also be any later one."""
@@ -176,23 +169,29 @@ class AnswerSetProgram:
 
     def symmetry(self) -> None:
         """Use the free ids of a type in their order: a solution with others is the same but for their names."""
-        for values in self.free:
-            for first, second in pairwise(self.numbers[value] for value in values):
-                self.add(f":- used({second}), not used({first}).")
+        for first, second in pairwise(self.alike):
+            if first.type == second.type:
+                self.add(f":- used({self.numbers[second]}), not used({self.numbers[first]}).")
 
 
 def _order(value: Value) -> tuple[object, ...]:
     return (0, int(value.id)) if value.type == INTEGER else (1, value)
 
 
-def _names(type_name: str, taken: set[str], free: int, isolated: int) -> tuple[list[str], list[str]]:
-    """Return free and isolated ids: user1, user2, …; for Strings other1, other2, …"""
+def _ids_of(
+    type_name: str, taken: set[str], free: int, isolated: int, step: int
+) -> tuple[Iterable[str], Iterable[str]]:
+    """Return free and isolated ids: user1, user2, …; for Strings other1, other2, …; numbers, and both Booleans."""
+    if type_name == BOOLEAN:
+        return ("false", "true"), ()
+    if type_name == INTEGER:
+        return _numbers(sorted(map(int, taken)), free, isolated, step)
     stem = "other" if type_name == STRING else type_name.rpartition("::")[2].lower()
     names = (name for number in count(1) if (name := f"{stem}{number}") not in taken)
     return list(islice(names, free)), list(islice(names, isolated))
 
 
-def _numbers(constants: list[int], free: int, isolated: int, most: int) -> tuple[list[str], list[str]]:
+def _numbers(constants: list[int], free: int, isolated: int, most: int) -> tuple[Iterable[str], Iterable[str]]:
     """Return free and isolated numbers below, between and above the constants.
 
     Free ones are at most so far from each other. If there are isolated ones, rules may tell how many numbers lie
@@ -213,7 +212,7 @@ def _numbers(constants: list[int], free: int, isolated: int, most: int) -> tuple
             found += run_of
             beside = (*range(start - isolated, start), *range(run_of.stop, run_of.stop + isolated))
             lonely |= dict.fromkeys(each for each in beside if low < each < high)
-    return list(map(str, found)), list(map(str, lonely))
+    return map(str, found), map(str, lonely)
 
 
 def applied(name: str, terms: Iterable[object]) -> str:
@@ -275,7 +274,8 @@ class Solver:
 
     def solve(self, program: str, seconds: float) -> SolverAnswer:
         """Search within some of the time that is left. A process that takes too much time or memory ends."""
-        if min(seconds, self.left) <= 0:
+        seconds = min(seconds, self.left)
+        if seconds <= 0:
             return SolverAnswer()
         if self._process is None:
             self._process = subprocess.Popen(  # noqa: S603 - our own program
@@ -284,7 +284,7 @@ class Solver:
             )  # fmt: skip
         assert self._process.stdin is not None and self._process.stdout is not None
         try:
-            self._process.stdin.write(json.dumps([program, min(seconds, self.left)]).encode() + b"\n")
+            self._process.stdin.write(json.dumps([program, seconds]).encode() + b"\n")
             self._process.stdin.flush()
             return SolverAnswer(*json.loads(self._process.stdout.readline()))
         except (OSError, ValueError):
@@ -421,20 +421,17 @@ class Claim:
 
     def replay(self, witness: Witness) -> None:
         """Raise `EngineDisagrees` unless the engine finds the same."""
-        for part, expected in zip(self.slices, (True, False)):
-            if holds(part, witness.facts, witness) != expected:
-                raise EngineDisagrees(asked_of(part, witness), witness.facts, expected)
+        for part, is_true in zip(self.slices, (True, False)):
+            if holds(part, witness.facts, witness) != is_true:
+                raise EngineDisagrees(
+                    f"internal error: the solver finds that {asked_of(part, witness)} is {str(is_true).lower()} with "
+                    f"the facts {{ {' '.join(f'{fact};' for fact in witness.facts)} }}, but the engine does not. "
+                    "Please report this with the policy"
+                )
 
 
 class EngineDisagrees(AuthzError):
     """The engine answers otherwise than the solver: one of them is wrong."""
-
-    def __init__(self, atom: Atom, facts: Iterable[Atom], expected: bool):
-        super().__init__(
-            f"internal error: the solver finds that {atom} is {'true' if expected else 'false'} with the facts "
-            f"{{ {' '.join(f'{fact};' for fact in facts)} }}, but the engine does not. "
-            "Please report this with the policy"
-        )
 
 
 def asked_of(part: Slice, witness: Witness) -> Atom:

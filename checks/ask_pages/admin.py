@@ -14,8 +14,7 @@ from django.urls import path, reverse
 from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 
-from checks.analysis.questions import without_effect
-from checks.analysis.report import compared_on_page
+from checks.analysis.questions import compared_on_page, without_effect
 from checks.analysis.search import REQUEST_SECONDS, request_solver
 from checks.ask_pages.pages import ask_page, program_or_none, sections, short_address, trouble_of, version_chosen
 from checks.ask_pages.question import filled, page_url, suggestions

@@ -11,7 +11,7 @@ from django.http import QueryDict
 from django.urls import reverse
 from django.utils.safestring import SafeString
 
-from checks.analysis.report import ways_to_allow
+from checks.analysis.questions import ways_to_allow
 from checks.ask_pages.links import copies, page_lines, question_html, value_html
 from checks.ask_pages.question import (
     BY_NAME,

@@ -82,7 +82,7 @@ def gap_of(goals: Sequence[ExplainedGoal]) -> str:
     return f"the explanation is incomplete: {'; '.join(notes)}" if notes else ""
 
 
-WAYS = "checks.analysis.report.ways_to_allow"  # imported when they are first asked for
+WAYS = "checks.analysis.questions.ways_to_allow"  # imported when they are first asked for
 
 
 def explain(asker: Asker, question: Question, moment: Moment | None = None, with_ways: bool = False) -> Explanation:

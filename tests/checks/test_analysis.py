@@ -6,7 +6,7 @@ from io import StringIO
 import pytest
 from django.core.management import CommandError, call_command, get_commands, load_command_class
 
-from checks.analysis import report, search
+from checks.analysis import questions, search
 from checks.analysis.proofs import Slice
 from checks.analysis.questions import (
     Way,
@@ -82,7 +82,7 @@ def test_what_is_found_is_as_small_as_can_be_and_a_test_that_can_be_pasted(db, s
     assert sorted(map(str, found.more.witness.facts)) == [
         'has_role(User{"user1"}, "writer", Doc{"doc1"})', 'is_locked(Doc{"doc1"})',
     ]  # fmt: skip
-    test = "\n".join(report.test_lines(found.more.witness, 'a "test"', new))
+    test = "\n".join(questions.test_lines(found.more.witness, 'a "test"', new))
     declared = "declare is_locked(Doc);"
     assert declared in test
     assert run_tests(compile_text(f"{LAXER}\n{declared}\n{test}")).success
@@ -231,7 +231,7 @@ def test_what_is_not_decided_is_not_counted_as_without_a_difference(db):
     programs = [("old", compile_text(POLICY)), ("new", compile_text(LAXER))]
     with Solver(1e-9) as solver:
         found = compared(programs[0][1], programs[1][1], solver)
-    *_, last = report.comparison_lines(found, *programs)
+    *_, last = questions.comparison_lines(found, *programs)
     assert last == "1 permission compared: 0 grant more, 0 grant less, 0 without a difference, 1 undecided."
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from checks.analysis.report import POLICY, AnalysisCommand, compared_policies
+from checks.analysis.questions import POLICY, AnalysisCommand, compared_policies
 from policy.management.command import policy_named
 
 

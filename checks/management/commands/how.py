@@ -2,10 +2,19 @@
 
 from typing import Any
 
-from checks.analysis.questions import MOST_WAYS, check_words, stated, stored_around, ways
-from checks.analysis.report import MORE, POLICY, SAME, UNDECIDED, AnalysisCommand
-from checks.analysis.search import Solver
-from checks.asking.run import in_memory
+from checks.analysis.questions import (
+    MORE,
+    MOST_WAYS,
+    POLICY,
+    SAME,
+    UNDECIDED,
+    AnalysisCommand,
+    analysis,
+    check_words,
+    stated,
+    stored_around,
+    ways,
+)
 from checks.asking.snapshot import trial
 from policy.management.command import ACTIVE, at_least_one, environment_named, policy_named
 from policy.rules.program import Atom
@@ -39,7 +48,7 @@ class Command(AnalysisCommand):
         if with_stored:
             with trial(environment_named(environment).pk, program, ()) as session:
                 stored, limits = stored_around(session, claim)
-        with in_memory(), self.progress("searching"), Solver(seconds) as solver:
+        with self.progress("searching"), analysis(seconds) as solver:
             found = ways(claim, stored, solver, show)
         self.stdout.write("\n".join([*map(str, found.ways), *found.notes]))
         for limit in limits:

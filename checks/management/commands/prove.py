@@ -2,10 +2,16 @@
 
 from typing import Any
 
-from checks.analysis.questions import check_words, proved, stated
-from checks.analysis.report import POLICY, AnalysisCommand, proof_lines, status_of
-from checks.analysis.search import Solver
-from checks.asking.run import in_memory
+from checks.analysis.questions import (
+    POLICY,
+    AnalysisCommand,
+    analysis,
+    check_words,
+    proof_lines,
+    proved,
+    stated,
+    status_of,
+)
 from policy.management.command import ACTIVE, policy_named
 
 
@@ -29,7 +35,7 @@ class Command(AnalysisCommand):
         _, program = policy_named(environment, policy)
         check_words(program, goal)
         claim = stated(program, goal, unless and f"not ({unless})")
-        with in_memory(), self.progress("searching"), Solver(seconds) as solver:
+        with self.progress("searching"), analysis(seconds) as solver:
             proved(claim, solver)
         self.stdout.write("\n".join(proof_lines(claim, goal, program)))
         self.status = status_of([claim])
