@@ -476,6 +476,14 @@ def test_what_has_no_effect_is_reported(db):
     assert any(message.startswith('"see" is the same as "read"') for message in told)
 
 
+def test_nothing_more_is_looked_at_when_time_is_over(db, monkeypatch):
+    looked_at = []
+    monkeypatch.setattr(questions, "differing", lambda *programs: looked_at.append(1) or [])
+    with Solver(1e-9) as solver:
+        assert without_effect(compile_text(POLICY), solver) == ([], False)
+    assert looked_at == []
+
+
 # ---- limits --------------------------------------------------------------------------------------------------------
 
 LARGE = "p(X1,X2,X3,X4,X5,X6,X7) :- n(X1),n(X2),n(X3),n(X4),n(X5),n(X6),n(X7). n(1..60).\n"
