@@ -3,7 +3,6 @@
 Answers are also texts, in which facts that were found are policy tests.
 """
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -27,7 +26,7 @@ from checks.analysis.search import (
     searched,
 )
 from checks.asking import run
-from checks.asking.advice import Unknown, unknown_words
+from checks.asking.advice import MaybeTyped, Unknown, unknown_words
 from checks.asking.question import Question, check_predicate
 from checks.asking.run import in_memory
 from checks.asking.snapshot import Snapshot, fact_of_atom
@@ -38,6 +37,7 @@ from policy.active import active_program
 from policy.core.clock import short_text_of
 from policy.errors import AuthzError
 from policy.language import ast, parse
+from policy.language.ast import print_term
 from policy.language.source import PolicyRejected, Problem, Source, Span
 from policy.management import command
 from policy.publishing import AssertionOutcome, NamedPolicy
@@ -45,7 +45,7 @@ from policy.rules import compile_text
 from policy.rules.changes import ArgumentSet, AtomSet, changed_rules, reached
 from policy.rules.components import reachable
 from policy.rules.flatten import atoms_of, key_of
-from policy.rules.program import Atom, Invariant, Program, Term, Var, types_of
+from policy.rules.program import Atom, Invariant, Program, types_of
 from policy.values import ACTOR, PRIMITIVES, RESOURCE, STRING, Value, quoted
 
 SAME, MORE, UNDECIDED = 0, 1, 2  # exit statuses of commands
@@ -137,24 +137,19 @@ def differing(old: Program, new: Program) -> list[tuple[str, AtomSet]]:
     for side, other in ((old, new), (new, old)):  # fact patterns that only one of them accepts
         for key, patterns in side.accepted.items():
             starts += (AtomSet.of(key[0], types) for types in patterns if types not in other.accepted.get(key, ()))
-    found: dict[tuple[object, ...], list[AtomSet]] = defaultdict(list)
+    found: dict[tuple[str, str, int, frozenset[Value] | None], AtomSet] = {}
     for atoms in (each.atoms for each in reached(old, new, starts) if each.atoms.predicate == ALLOW):
         arity = len(atoms.args)
         for resource in sorted(atoms.types[_RESOURCE]) if arity > _RESOURCE else [""]:
-            for action, values in _actions(atoms, resource, old, new):
-                known = {_ACTION: values, _RESOURCE: ArgumentSet(frozenset((resource,)))}
-                slots = tuple(known.get(place, ArgumentSet(types)) for place, types in enumerate(atoms.types))
-                permission = f"{action} on {resource}" if resource else action
-                found[resource, action, arity, permission, values.values].append(AtomSet(ALLOW, slots))
+            for action, slot in _actions(atoms, resource, old, new):
+                given = {_ACTION: slot, _RESOURCE: ArgumentSet(frozenset((resource,)))}
+                slots = [given.get(place, ArgumentSet(types)) for place, types in enumerate(atoms.types)]
+                asked = resource, action, arity, slot.values
+                known = found[asked].args if asked in found else slots
+                both = (ArgumentSet(one.types | other.types, one.values) for one, other in zip(slots, known))
+                found[asked] = AtomSet(ALLOW, tuple(both))
     ordered = sorted(found.items(), key=lambda item: item[0][:3])
-    return [(str(permission), _united(goals)) for (*_, permission, _), goals in ordered]
-
-
-def _united(goals: Sequence[AtomSet]) -> AtomSet:
-    """Return all atoms of some goals with the same lists of values."""
-    places = zip(*(goal.args for goal in goals))
-    slots = (ArgumentSet(frozenset().union(*(each.types for each in same)), same[0].values) for same in places)
-    return AtomSet(ALLOW, tuple(slots))
+    return [(f"{action} on {resource}" if resource else action, goal) for (resource, action, *_), goal in ordered]
 
 
 def _actions(atoms: AtomSet, resource: str, *programs: Program) -> Iterator[tuple[str, ArgumentSet]]:
@@ -246,14 +241,18 @@ def stated(program: Program, goal: str, condition: str = "") -> Claim:
 
     It is a predicate of its own: `claim_1(u: User, "read", d: Doc) if allow(u, "read", d) and (not ...)`.
     """
-    atom, types = _goal(goal, next(stem for stem in map("any{}_".format, count(1)) if stem not in goal + condition))
-    for type_name in types:
-        if type_name and type_name not in program.subtypes:
-            raise NotAClaim(str(Unknown("type", type_name, "", tuple(sorted(program.types)))))
+    head = _goal(goal)
+    types = [each.type.text if isinstance(each, ast.Parameter) else "" for each in head.params]
+    if unknown := next((each for each in types if each and each not in program.subtypes), ""):
+        raise NotAClaim(str(Unknown("type", unknown, "", tuple(sorted(program.types)))))
     text, name = program.source.text, next(n for n in map("claim_{}".format, count(1)) if n not in program.predicates)
-    params = ", ".join(f"{term}: {type_name}" if type_name else str(term) for term, type_name in zip(atom.args, types))
+    unused = next(stem for stem in map("any{}_".format, count(1)) if stem not in goal + condition)
+    terms = [print_term(each.variable if isinstance(each, ast.Parameter) else each) for each in head.params]
+    terms = [f"{unused}{place}" if term == "_" else term for place, term in enumerate(terms)]
+    params = ", ".join(f"{term}: {type_name}" if type_name else term for term, type_name in zip(terms, types))
+    body = f"{head.predicate.text}({', '.join(terms)})" + (f" and ({condition})" if condition else "")
     try:
-        extended = compile_text(f"{text}\n{name}({params}) if {atom}{condition and f' and ({condition})'};\n")
+        extended = compile_text(f"{text}\n{name}({params}) if {body};\n")
     except PolicyRejected as reason:
         problems = [problem for problem in reason.problems if problem.span.start >= len(text)] or reason.problems
         raise NotAClaim(f"the claim is not valid: {problems[0].message}") from None
@@ -262,11 +261,10 @@ def stated(program: Program, goal: str, condition: str = "") -> Claim:
             check_predicate(program, called.predicate)
     extended = replace(extended, accepted=program.accepted)  # the claim's own calls would make it accept more facts
     part = Slice(extended, all_atoms(extended, (name, len(types))))
-    return Claim(part, never=derived(program), shown=atom.predicate)
+    return Claim(part, never=derived(program), shown=head.predicate.text)
 
 
-def _goal(goal: str, stem: str = "any_") -> tuple[Atom, list[str | None]]:
-    """Return a goal's atom, and the types that its text gives its variables. Each `_` is one, named by the stem."""
+def _goal(goal: str) -> ast.Head:
     reason, text = "", goal.strip().removesuffix(";")
     try:
         items = parse(Source(f"{text};")).items
@@ -276,20 +274,8 @@ def _goal(goal: str, stem: str = "any_") -> tuple[Atom, list[str | None]]:
         items, reason = (), ": it is incomplete" if problem.span.start >= len(text) else f": {problem.message}"
     match items:
         case (ast.Rule(head=head, body=None),):
-            terms = [_goal_term(param, f"{stem}{place}") for place, param in enumerate(head.params)]
-            return Atom(head.predicate.text, tuple(term for term, _ in terms)), [name for _, name in terms]
+            return head
     raise NotAClaim(f'`{goal}` is not a goal{reason}. Write it as `allow(u: User, "read", d: Document)`.')
-
-
-def _goal_term(param: ast.Parameter | ast.Term, anonymous: str) -> tuple[Term, str | None]:
-    match param:
-        case ast.Literal(value):
-            return value, None
-        case ast.Parameter(ast.Variable(name), ast.Name(type_name)):
-            return Var(anonymous if name == "_" else name), type_name
-        case ast.Variable(name):
-            return Var(anonymous if name == "_" else name), None
-    raise AssertionError(param)  # the parser refuses `@current_unix_time` in heads
 
 
 def check_words(program: Program, goal: str) -> None:
@@ -299,10 +285,14 @@ def check_words(program: Program, goal: str) -> None:
 
 
 def unknown_words_of(program: Program, goal: str) -> list[str]:
-    atom, types = _goal(goal)
-    words = [(t.type, t.id) if isinstance(t, Value) else (name, None) for t, name in zip(atom.args, types)]
-    is_typed = all(name is not None for name, _ in words)
-    return list(map(str, unknown_words(program, atom.predicate, words))) if is_typed else []
+    head, words = _goal(goal), list[MaybeTyped]()
+    for param in head.params:
+        match param:
+            case ast.Literal(value):
+                words.append((value.type, value.id))
+            case ast.Parameter(type=ast.Name(type_name)):
+                words.append((type_name, None))
+    return list(map(str, unknown_words(program, head.predicate.text, words))) if len(words) == len(head.params) else []
 
 
 def proof_lines(claim: Claim, goal: str, program: Program) -> Iterator[str]:
@@ -361,13 +351,15 @@ class Way:
     inserts: tuple[Atom, ...]
     deletes: tuple[Atom, ...] = ()
 
+    @property
+    def changes(self) -> dict[str, list[Fact]]:
+        return {"insert": list(map(fact_of_atom, self.inserts)), "delete": list(map(fact_of_atom, self.deletes))}
+
     def __str__(self) -> str:
-        changes = [*(("insert", fact) for fact in self.inserts), *(("delete", fact) for fact in self.deletes)]
-        return "; ".join(f"{verb} {fact_of_atom(fact).noted}" for verb, fact in changes)
+        return "; ".join(f"{verb} {fact.noted}" for verb, facts in self.changes.items() for fact in facts)
 
     def to_json(self) -> dict[str, object]:
-        changes = {"insert": self.inserts, "delete": self.deletes}
-        return {verb: [fact_to_json(fact_of_atom(fact)) for fact in facts] for verb, facts in changes.items()}
+        return {verb: list(map(fact_to_json, facts)) for verb, facts in self.changes.items()}
 
 
 @dataclass(frozen=True)
@@ -441,13 +433,11 @@ def stored_around(session: Snapshot, claim: Claim) -> tuple[list[Atom], list[str
 
     What rules ask of any value, as `not is_frozen(_)` does, is connected with nothing: these facts are returned, too.
     """
-    keys = {goal.key for goal in claim.holds.rules}
+    goals = claim.holds.rules
     numbers = {
-        signature: number
-        for signature, number in session.numbers.items()
-        if (signature.predicate, len(signature.types)) in keys
-        and claim.holds.program.accepts(signature.predicate, signature.types)
-    }
+        each: number for each, number in session.numbers.items()
+        if claim.holds.program.accepts(each.predicate, each.types) and any(map(AtomSet.of_signature(each).meets, goals))
+    }  # fmt: skip
     found: dict[Atom, None] = {}
     is_whole = True
 
@@ -526,12 +516,14 @@ def without_effect(program: Program, solver: Solver) -> tuple[list[Problem], boo
     return sorted(found, key=lambda problem: problem.span.start), solver.left > 0
 
 
+def _decisions(program: Program) -> list[AtomSet]:
+    return [all_atoms(program, key) for key in program.rules_by_predicate if key[0] == ALLOW]
+
+
 def _roles(program: Program, names: Declared) -> Notices:
     """Tell of the roles that no rule on which a decision depends asks for."""
+    asked = [goal for goal in Slice(program, *_decisions(program)).rules if goal.key == ("has_role", 3)]
     everything = program.subtypes[ACTOR] | program.subtypes[RESOURCE]
-    arities = [arity for name, arity in program.rules_by_predicate if name == ALLOW and arity <= 3]
-    goals = [AtomSet.of(ALLOW, [everything, frozenset((STRING,)), everything][:arity]) for arity in arities]
-    asked = [goal for goal in Slice(program, *goals).rules if goal.key == ("has_role", 3)]
     for block, name, span in names:
         wanted = AtomSet.of("has_role", [everything, Value(STRING, name), program.subtypes[block]])
         yield span, f'the role "{name}" grants nothing', "" if any(map(wanted.meets, asked)) else "proved"
@@ -539,19 +531,22 @@ def _roles(program: Program, names: Declared) -> Notices:
 
 def _permissions(program: Program, names: Declared, solver: Solver) -> Notices:
     """Tell of the permissions that nobody can have, and of those that everybody has who has another one."""
-    distinct: list[tuple[str, str, AtomSet]] = []
+    decisions = [each for each in _decisions(program) if len(each.args) > _RESOURCE]
+    distinct: list[tuple[str, str, list[AtomSet]]] = []
     for block, name, span in names:
-        goal = AtomSet.of(ALLOW, [program.subtypes[ACTOR], Value(STRING, name), program.subtypes[block]])
-        claim = Claim(Slice(program, goal), never=derived(program))
-        yield span, f'nobody can have "{name}"', _nothing_against([claim], solver)
-        if claim.verdict == Verdict.FOUND:
-            for other, known in [(other, known) for place, other, known in distinct if place == block]:
-                pair = both_ways(program, program, known, goal, derived(program))
-                if extent := _nothing_against(pair, solver):
-                    yield span, f'"{name}" is the same as "{other}"', extent
-                    break
-            else:
-                distinct.append((block, name, goal))
+        slots = ArgumentSet.of([Value(STRING, name)]), ArgumentSet(program.subtypes[block])
+        goals = [AtomSet(ALLOW, (each.args[0], *slots, *each.args[3:])) for each in decisions]
+        claims = [Claim(Slice(program, goal), never=derived(program)) for goal in goals]
+        yield span, f'nobody can have "{name}"', _nothing_against(claims, solver)
+        if all(claim.verdict != Verdict.FOUND for claim in claims):
+            continue
+        for other, known in [(other, known) for place, other, known in distinct if place == block]:
+            pairs = (both_ways(program, program, *pair, derived(program)) for pair in zip(known, goals))
+            if extent := _nothing_against([claim for pair in pairs for claim in pair], solver):
+                yield span, f'"{name}" is the same as "{other}"', extent
+                break
+        else:
+            distinct.append((block, name, goals))
 
 
 def _rules(program: Program, solver: Solver) -> Notices:

@@ -52,14 +52,18 @@ class AnswerSetProgram:
     def __init__(self, slices: Sequence[Slice], ids: Callable[[str], int], now: int, constants: Iterable[Value] = ()):
         """Make the universe, with so many free ids of a type."""
         self.now = Value(INTEGER, str(now))
-        is_timed = any(part.reads_time for part in slices)
-        known = {*constants, *(value for part in slices for value in part.values), *([self.now] if is_timed else [])}
+        self.is_timed = any(part.reads_time for part in slices)
+        known = {
+            *constants,
+            *(value for part in slices for value in part.values),
+            *([self.now] if self.is_timed else []),
+        }
         lonely = isolation(slices)
         free: list[Value] = []
         isolated: list[Value] = []
         for name in {value.type for value in known}.union(*(slot.types for part in slices for slot in part.slots)):
             taken = {value.id for value in known if value.type == name}
-            found, others = _ids_of(name, taken, ids(name), lonely[name], TIME_STEP if is_timed else STEP)
+            found, others = _ids_of(name, taken, ids(name), lonely[name], TIME_STEP if self.is_timed else STEP)
             free += (Value(name, each) for each in found)
             isolated += (Value(name, each) for each in others)
         self.values = sorted({*known, *free, *isolated}, key=_order)
@@ -353,10 +357,6 @@ class Claim:
     def slices(self) -> list[Slice]:
         return [self.holds, self.fails] if self.fails else [self.holds]
 
-    @property
-    def reads_time(self) -> bool:
-        return any(part.reads_time for part in self.slices)
-
     @cached_property
     def bound(self) -> Bound | None:
         """Return how many ids of each type are enough; None if that is not known."""
@@ -414,7 +414,7 @@ class Claim:
         facts = sorted((Atom(names[name], row) for name, row in found if name in names), key=str)
         now, then = int(program.now.id), int(moment.id)
         numbers = (int(arg.id) for name, row in found if name != "now" for arg in row if arg.type == INTEGER)
-        is_timed = self.reads_time and (then != now or any(now <= number < now + TIME_STEP for number in numbers))
+        is_timed = program.is_timed and (then != now or any(now <= number < now + TIME_STEP for number in numbers))
         witness = Witness(tuple(facts), Atom(self.shown or self.holds.goal.predicate, args), then, is_timed)
         self.replay(witness)
         return witness

@@ -476,6 +476,19 @@ def test_what_has_no_effect_is_reported(db):
     assert any(message.startswith('"see" is the same as "read"') for message in told)
 
 
+@pytest.mark.parametrize(
+    ("permissions", "decision"),
+    [
+        ('["see"]', 'allow(u: User, "see", d: Doc, _: Integer) if has_role(u, "reader", d);'),
+        ("[]", 'allow(u: User, 5, d: Doc) if has_role(u, "reader", d);'),
+        ('["see"]', 'allow(o: Org, "see", d: Doc) if has_role(o, "reader", d);'),
+    ],
+)
+def test_what_decisions_of_another_form_use_has_an_effect(db, solver, permissions, decision):
+    doc = f'resource Doc {{ roles = ["reader"]; permissions = {permissions}; }}'
+    assert without_effect(compile_text(f"actor User {{}} resource Org {{}} {doc} {decision}"), solver) == ([], True)
+
+
 def test_nothing_more_is_looked_at_when_time_is_over(db, monkeypatch):
     looked_at = []
     monkeypatch.setattr(questions, "differing", lambda *programs: looked_at.append(1) or [])

@@ -2,19 +2,8 @@
 
 from typing import Any
 
-from checks.analysis.questions import (
-    MORE,
-    MOST_WAYS,
-    POLICY,
-    SAME,
-    UNDECIDED,
-    AnalysisCommand,
-    analysis,
-    check_words,
-    stated,
-    stored_around,
-    ways,
-)
+from checks.analysis import questions
+from checks.analysis.questions import MORE, POLICY, SAME, UNDECIDED, AnalysisCommand
 from checks.asking.snapshot import trial
 from policy.management.command import ACTIVE, at_least_one, environment_named, policy_named
 from policy.rules.program import Atom
@@ -35,21 +24,25 @@ class Command(AnalysisCommand):
             help="Start from the stored facts that are connected with the goal's values (default: no facts).",
         )  # fmt: skip
         parser.add_argument(
-            "--show", type=at_least_one, default=MOST_WAYS, metavar="N", help="Ways to print (default: %(default)s)."
+            "--show",
+            type=at_least_one,
+            default=questions.MOST_WAYS,
+            metavar="N",
+            help="Ways to print (default: %(default)s).",
         )
 
     def act(
         self, environment: str, *, goal: str, policy: str, with_stored: bool, seconds: float, show: int, **options: Any
     ) -> None:  # fmt: skip
         _, program = policy_named(environment, policy)
-        check_words(program, goal)
-        claim = stated(program, goal)
+        questions.check_words(program, goal)
+        claim = questions.stated(program, goal)
         stored, limits = list[Atom](), list[str]()
         if with_stored:
             with trial(environment_named(environment).pk, program, ()) as session:
-                stored, limits = stored_around(session, claim)
-        with self.progress("searching"), analysis(seconds) as solver:
-            found = ways(claim, stored, solver, show)
+                stored, limits = questions.stored_around(session, claim)
+        with self.progress("searching"), questions.analysis(seconds) as solver:
+            found = questions.ways(claim, stored, solver, show)
         self.stdout.write("\n".join([*map(str, found.ways), *found.notes]))
         for limit in limits:
             self.stderr.write(f"warning: {limit}")
