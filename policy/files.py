@@ -4,7 +4,7 @@ import os
 import stat
 import tempfile
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -70,6 +70,23 @@ def written_file(name: str, replaces: bool = True, mode: int = 0o666) -> Iterato
         raise FileAlreadyExists(f"`{shown_name(name)}` already exists; not overwritten") from None
     except OSError as reason:
         raise Unwritable(f"cannot write `{shown_name(name)}`: {why(reason)}") from None
+
+
+def write_new(files: Mapping[str, Callable[[TextIO], object]]) -> None:
+    """Write new files: all, or none if one exists already or cannot be written. Pipes and devices are written to."""
+    made: list[Path] = []
+    try:
+        for name, write in files.items():
+            path = Path(name)
+            is_special = path.exists() and not path.is_file()
+            with written_file(name, replaces=is_special) as file:
+                if not is_special:
+                    made.append(path)
+                write(file)
+    except BaseException:
+        for path in made:
+            path.unlink(missing_ok=True)
+        raise
 
 
 def replace_text(name: str, before: str, after: str) -> None:

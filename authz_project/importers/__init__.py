@@ -3,7 +3,7 @@
 Read it in this order:
 
 * `ir`                  an intermediate representation of what all engines express, and the report on its conversion
-* `files`               reads files with the place of each value, parses texts by grammars, and writes results
+* `files`               reads files with the place of each value, and parses texts by grammars
 * `openfga`, `spicedb`  read the files of each engine (`spicedb_schema` its schemas); both use `cel`, for conditions
 * `layout`              how each relation is expressed in Polar
 * `facts`               tuples as facts, and tests as tests of the policy

@@ -13,21 +13,23 @@ from policy.values import INTEGER, STRING
 
 
 def report_unsupported(model: ir.Model, report: ir.ImportReport) -> None:
+    def tell(kind: ir.ModelKind, place: ir.Place, message: str) -> None:
+        report.add(kind, place, f"condition {condition.name}: {message}")
+
     for condition in model.conditions:
         users = ", ".join(_users(model, condition))
+        about = f"; affects {users}" if users else ""
         for part in (each for each in ir.atoms(condition.test) if isinstance(each, ir.Unsupported)):
-            about = f"; affects {users}" if users else ""
-            report.lost(part.place, f"condition {condition.name}: `{part.text}`: {part.reason}{about}")
+            tell(ir.ModelKind.LOST, part.place, f"`{part.text}`: {part.reason}{about}")
         for total in cel.sums(condition.test):
             message = f"`{cel.described(total)}` is computed at import, or must be given by the request as a whole"
-            report.changed(total.place, f"condition {condition.name}: {message}")
+            tell(ir.ModelKind.CHANGED, total.place, message)
         for parameter in condition.parameters:
             if condition.needs_every_value and cel.polar_type(parameter.type) is None:
-                about = f"; affects {users}" if users else ""
-                message = f"condition {condition.name}: values of type {parameter.type} are not supported{about}"
-                report.lost(parameter.place, message)
+                message = f"values of type {parameter.type} are not supported{about}"
+                tell(ir.ModelKind.LOST, parameter.place, message)
             if "double" in parameter.type and cel.polar_type(parameter.type):
-                report.changed(parameter.place, f"condition {condition.name}: {parameter.name} accepts only integers")
+                tell(ir.ModelKind.CHANGED, parameter.place, f"{parameter.name} accepts only integers")
 
 
 def _users(model: ir.Model, condition: ir.ModelCondition) -> Iterator[str]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from authz_project.importers import ir, policy
 from authz_project.importers.conditions import report_unsupported, value_rules, written_condition
-from authz_project.importers.facts import CarriedFacts, WrittenTests, check_duplicates, written_tests
+from authz_project.importers.facts import WrittenTests, check_duplicates, written_tests
 from authz_project.importers.layout import PolicyLayout, layout_of, without_circles
 from authz_project.importers.policy import written_blocks
 from checks.testing import run
@@ -16,11 +16,10 @@ from facts.wire import Fact
 from policy.active import forget_program
 from policy.core.journal import By, changing
 from policy.errors import AuthzError
-from policy.language import ast
 from policy.language.ast import print_item
 from policy.language.format import formatted
 from policy.models import Environment
-from policy.publishing import NotApproved, Published, TestOutcome, active_version, publish
+from policy.publishing import NotApproved, Published, active_version, publish
 from policy.rules import compile_text
 from policy.rules.program import Program
 
@@ -33,27 +32,18 @@ def without_failures(program: Program, tests: WrittenTests, report: ir.ImportRep
     An assertion where the policy grants less is reported as lost, which --partial accepts. One where it grants more
     makes the import fail, even with --partial.
     """
-    kept, places = [], []
+    kept = []
     failed = 0
-    for test, place, outcome in zip(tests.tests, tests.places, run(program).tests):
+    for (test, place), outcome in zip(tests.tests, run(program).tests):
         for each in outcome.assertions:
             if not each.passed:
                 failed += 1
-                tell = report.needed if each.too_much else report.lost
-                tell(place, f"test `{test.name.text}`: {' '.join(each.text.split())}: {each.message}")
-        if passed := _passed(test, outcome):
-            kept.append(replace(test, assertions=passed))
-            places.append(place)
-    if not failed:
-        return tests
-    fixture = tests.fixture if kept else None
-    return replace(
-        tests, fixture=fixture, tests=tuple(kept), places=tuple(places), assertions=max(tests.assertions - failed, 0)
-    )
-
-
-def _passed(test: ast.Test, outcome: TestOutcome) -> tuple[ast.Assertion | ast.NeverAssertion, ...]:
-    return tuple(each for each, said in zip(test.assertions, outcome.assertions) if said.passed)
+                kind = ir.ModelKind.NEEDED if each.too_much else ir.ModelKind.LOST
+                report.add(kind, place, f"test `{test.name.text}`: {' '.join(each.text.split())}: {each.message}")
+        passed = tuple(each for each, said in zip(test.assertions, outcome.assertions) if said.passed)
+        if passed:
+            kept.append((replace(test, assertions=passed), place))
+    return replace(tests, tests=tuple(kept), assertions=max(tests.assertions - failed, 0)) if failed else tests
 
 
 # ---- from what was read to a policy with tests, and facts ---------------------------------------------------------
@@ -68,22 +58,14 @@ class ImportOptions:
 
 
 @dataclass(frozen=True)
-class Counts:
-    types: int
-    relations: int
-    conditions: int
-    tuples: int
-    facts: int
-    assertions: int  # in the original
-    tests: int
-
-
-@dataclass(frozen=True)
 class Carried:
     policy: str
-    facts: tuple[Fact, ...]
     layout: PolicyLayout
-    counts: Counts
+    tests: WrittenTests
+
+    @property
+    def facts(self) -> tuple[Fact, ...]:
+        return self.tests.facts
 
 
 def carried(imported: ir.Imported, report: ir.ImportReport, options: ImportOptions = ImportOptions()) -> Carried:
@@ -92,17 +74,11 @@ def carried(imported: ir.Imported, report: ir.ImportReport, options: ImportOptio
     model = without_circles(imported.model, report)
     layout = layout_of(model, report, options.clock)
     report_unsupported(model, report)
-    facts = tuple(CarriedFacts(layout).of_all(imported.tuples, report))
     tests = written_tests(replace(imported, model=model), layout, report)
     policy = formatted(_policy(layout, tests, options))
     if tests.tests and (kept := without_failures(compile_text(policy), tests, report)) != tests:
         policy, tests = formatted(_policy(layout, kept, options)), kept
-    relations = sum(len(type_.relations) for type_ in imported.model.types)
-    counts = Counts(
-        len(model.types), relations, len(model.conditions), len(imported.tuples), len(facts), tests.assertions,
-        len(tests.tests),
-    )  # fmt: skip
-    return Carried(policy, facts, layout, counts)
+    return Carried(policy, layout, tests)
 
 
 def _policy(layout: PolicyLayout, tests: WrittenTests, options: ImportOptions) -> str:
@@ -123,8 +99,7 @@ def _policy(layout: PolicyLayout, tests: WrittenTests, options: ImportOptions) -
     if any(block.roles for block in written.blocks):
         leads = any(set(layout.targets(*key)) & layout.actors for key in layout.apart.leading)
         parts.append(policy.ALLOW.lstrip() + (policy.ALLOW_RELATIONS.lstrip() if leads else ""))
-    items: list[ast.Item] = [*([tests.fixture] if tests.fixture else []), *tests.tests]
-    parts += [f"{print_item(item)}\n" for item in items]
+    parts += [f"{print_item(item)}\n" for item in tests.items]
     return "\n".join(part for part in parts if part)
 
 

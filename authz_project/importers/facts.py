@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from hashlib import sha256
@@ -49,7 +49,7 @@ class CarriedFacts:
         now = datetime.now(UTC)
         for each in tuples:
             if each.expiry is not None and each.expiry <= now:
-                report.skipped(each.place, f"tuple {each} has expired")
+                report.add(ir.ModelKind.EXPIRED, each.place, f"tuple {each}")
                 continue
             try:
                 found.update({fact: fact for fact in self.of(each)})
@@ -61,12 +61,10 @@ class CarriedFacts:
         message = f"tuple {tuple_}: {reason.message}"
         is_plain = tuple_.subject.relation is None and not tuple_.subject.is_everybody
         home = self.layout.apart.home(tuple_.object.type, tuple_.relation, is_plain)
-        if reason.is_wrong:
-            report.skipped(tuple_.place, message)
-        elif (tuple_.object.type, home) in self._keeping:
-            report.needed(tuple_.place, f"{message}; it may restrict access")
+        if not reason.is_wrong and (tuple_.object.type, home) in self._keeping:
+            report.add(ir.ModelKind.NEEDED, tuple_.place, f"{message}; it may restrict access")
         else:
-            report.lost(tuple_.place, message)
+            report.add(ir.ModelKind.LOST, tuple_.place, message)
 
     @cached_property
     def _keeping(self) -> frozenset[RelationKey]:
@@ -255,19 +253,17 @@ MOST_IN_TESTS = 5_000  # facts
 
 @dataclass(frozen=True)
 class WrittenTests:
-    fixture: ast.Fixture | None
-    tests: tuple[ast.Test, ...]
-    assertions: int  # number of assertions of the original in them
-    asks_usersets: bool
-    places: tuple[ir.Place, ...] = ()  # of the tests, in the original
+    facts: tuple[Fact, ...]  # common to all tests
+    tests: tuple[tuple[ast.Test, ir.Place], ...] = ()  # with their places in the original
+    assertions: int = 0  # number of assertions of the original in them
+    asks_usersets: bool = False
 
-
-@dataclass
-class _FactsGroup:
-    """Assertions based on the same facts."""
-
-    facts: tuple[Fact, ...]
-    assertions: list[ast.Assertion] = field(default_factory=list)
+    @property
+    def items(self) -> list[ast.Item]:
+        if not self.tests:
+            return []
+        fixture = [ast.Fixture(ast.Name(TUPLES), tuple(map(_stated, self.facts)))] if self.facts else []
+        return [*fixture, *(test for test, _ in self.tests)]
 
 
 def written_tests(imported: ir.Imported, layout: PolicyLayout, report: ir.ImportReport) -> WrittenTests:
@@ -288,40 +284,31 @@ class _ScenarioWriter:
         scenarios = self.imported.scenarios
         if scenarios and len(self.stored) > MOST_IN_TESTS:
             message = f"tests with more than {MOST_IN_TESTS:,} facts are not supported"
-            self.report.skipped(scenarios[0].place, f"{len(scenarios)} tests: {message}")
-            return WrittenTests(None, (), 0, False)
-        tests = [(test, scenario.place) for scenario in scenarios for test in self._tests(scenario)]
-        is_used = bool(tests and self.stored)
-        fixture = ast.Fixture(ast.Name(TUPLES), tuple(map(_stated, self.stored))) if is_used else None
-        places = tuple(place for _, place in tests)
-        return WrittenTests(fixture, tuple(test for test, _ in tests), self.carried, self.asks_usersets, places)
+            self.report.add(ir.ModelKind.LOST, scenarios[0].place, f"{len(scenarios)} tests: {message}")
+            return WrittenTests(tuple(self.stored))
+        tests = tuple((test, scenario.place) for scenario in scenarios for test in self._tests(scenario))
+        return WrittenTests(tuple(self.stored), tests, self.carried, self.asks_usersets)
 
     def _tests(self, scenario: ir.Scenario) -> Iterator[ast.Test]:
         own = self.facts.of_all(scenario.tuples, self.report)
         self.tuples = (*self.imported.tuples, *scenario.tuples)
-        groups: dict[tuple[Fact, ...], _FactsGroup] = {}
+        groups: dict[tuple[Fact, ...], dict[ast.Assertion, None]] = {}  # assertions by the facts they are based on
         for each in scenario.expectations:
             try:
                 facts, assertions = self._asserted(each)
             except NotCarried as reason:
                 place = each.place if any(each.place) else scenario.place
-                self.report.skipped(place, f"test `{scenario.name}`: {reason.message}")
+                self.report.add(ir.ModelKind.LOST, place, f"test `{scenario.name}`: {reason.message}")
                 continue
             self.carried += 1
-            key = tuple(sorted(facts, key=str))
-            group = groups.setdefault(key, _FactsGroup(key))
-            group.assertions += [one for one in assertions if one not in group.assertions]
-        for group in groups.values():
-            if group.assertions:
-                yield self._test(scenario, own, group)
-
-    def _test(self, scenario: ir.Scenario, own: list[Fact], group: _FactsGroup) -> ast.Test:
-        uses = [ast.FixtureUse(ast.Name(TUPLES))] if self.stored else []
-        setup: tuple[ast.Call | ast.FixtureUse, ...] = (*uses, *map(_stated, dict.fromkeys((*own, *group.facts))))
-        given = [fact.args for fact in group.facts if fact.predicate == "context"]
-        context = ", ".join(f"{name.id} {value.id}" for name, value in given)
-        name = f"{scenario.name}: {context}" if context else scenario.name
-        return ast.Test(ast.String(self._unused(name[:200])), setup, tuple(group.assertions))
+            groups.setdefault(tuple(sorted(facts, key=str)), {}).update(dict.fromkeys(assertions))
+        for given, asserted in groups.items():
+            context = ", ".join(" ".join(arg.id for arg in fact.args) for fact in given if fact.predicate == "context")
+            name = f"{scenario.name}: {context}" if context else scenario.name
+            if asserted:
+                uses = [ast.FixtureUse(ast.Name(TUPLES))] if self.stored else []
+                setup: tuple[ast.Call | ast.FixtureUse, ...] = (*uses, *map(_stated, dict.fromkeys((*own, *given))))
+                yield ast.Test(ast.String(self._unused(name[:200])), setup, tuple(asserted))
 
     def _unused(self, name: str) -> str:
         found, number = name, 1

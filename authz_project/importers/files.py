@@ -1,22 +1,20 @@
-"""Read the files of an import with the place of each value, and write its results."""
+"""Read the files of an import with the place of each value, and parse texts by grammars."""
 
 import csv
 import io
 import json
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TextIO, TypeAlias
+from typing import Any, TypeAlias
 
 import yaml
 
 from authz_project.importers import ir
 from policy.errors import AuthzError
-from policy.files import Unwritable, shown_name, why, written_file
 
 # ---- YAML, JSON and CSV with the place of each value --------------------------------------------------------------
 
@@ -359,69 +357,3 @@ def neighbour_file(file: str | Path, named: str) -> Path | None:
     except (OSError, RuntimeError, ValueError):  # cyclic links, or an invalid name
         return None
     return path if inside else None
-
-
-# ---- output: all files are written or none, and never one that was read -------------------------------------------
-
-Write = Callable[[TextIO], object]
-
-
-class WrongOutput(AuthzError):
-    """Writing to this file would overwrite something."""
-
-
-def inputs_of(imported: ir.Imported, named: Iterable[str]) -> set[Path]:
-    """Return the files that were named, and those that were read because of them."""
-    model = imported.model
-    files = {each.place.file for each in model.types}
-    files |= {each.place.file for each in model.conditions}
-    files |= {each.place.file for each in imported.tuples}
-    files |= {each.place.file for type_ in model.types for each in type_.relations}
-    for scenario in imported.scenarios:
-        files |= {scenario.place.file, *(each.place.file for each in scenario.tuples)}
-    return {Path(name).resolve() for name in (*files, *named) if name}
-
-
-def check_outputs(outputs: Iterable[str], inputs: set[Path]) -> None:
-    """Reject output files that are named twice, or that were read."""
-    met: list[Path] = []
-    for name in outputs:
-        path = Path(name).resolve()
-        if any(_is_same(path, each) for each in inputs):
-            raise WrongOutput(f"`{shown_name(name)}` is an input file; write to another file")
-        if any(_is_same(path, each) for each in met):
-            raise WrongOutput(f"`{shown_name(name)}` cannot be both the policy and the facts file; use two files")
-        met.append(path)
-
-
-def write_together(files: Mapping[str, Write]) -> None:
-    """Write each file under a temporary name in its folder; rename them once all are complete."""
-    places = {name: Path(name).resolve() for name in files}
-    beside: dict[str, Path] = {}
-    try:
-        for name, write in files.items():
-            path = places[name]
-            if Path(name).exists() and not Path(name).is_file():  # such as a pipe, which cannot be replaced
-                with written_file(name) as file:
-                    write(file)
-                continue
-            new = path.with_name(f".{path.name[:100]}.new")
-            with written_file(str(new), replaces=False) as file:
-                beside[name] = new
-                write(file)
-        for name, new in beside.items():
-            if places[name].exists():
-                new.chmod(places[name].stat().st_mode & 0o777)
-            new.replace(places[name])
-    except OSError as reason:
-        raise Unwritable(f"cannot write `{shown_name(name)}`: {why(reason)}") from None
-    finally:
-        for new in beside.values():
-            with suppress(OSError):
-                new.unlink(missing_ok=True)
-
-
-def _is_same(one: Path, other: Path) -> bool:
-    with suppress(OSError):
-        return one == other or one.samefile(other)
-    return False

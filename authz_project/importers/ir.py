@@ -408,37 +408,20 @@ def wrong(place: Place, message: str) -> ImportRejected:
 
 class ModelKind(Enum):
     NEEDED = "cannot be left out"  # omitting it would grant more: the import is rejected
-    LOST = "not imported"  # omitting it would grant less: the import is rejected unless --partial is given
-    SKIPPED = "left out"  # a tuple or test that is invalid in the original model, or without an equivalent check
+    LOST = "not imported"  # omitting it grants nothing more: the import is rejected unless --partial is given
+    EXPIRED = "expired"  # a tuple that no longer grants anything in the original, either
     CHANGED = "changed"  # the same under another name
 
 
-@dataclass(frozen=True, slots=True)
-class Remark(Fault):
-    kind: ModelKind
-
-
-@dataclass
 class ImportReport:
-    _remarks: dict[Remark, None] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self._found: dict[ModelKind, dict[Fault, None]] = {kind: {} for kind in ModelKind}
 
-    def needed(self, place: Place, message: str) -> None:
-        self._add(Remark(place, message, ModelKind.NEEDED))
+    def add(self, kind: ModelKind, place: Place, message: str) -> None:
+        self._found[kind][Fault(place, message)] = None
 
-    def lost(self, place: Place, message: str) -> None:
-        self._add(Remark(place, message, ModelKind.LOST))
-
-    def skipped(self, place: Place, message: str) -> None:
-        self._add(Remark(place, message, ModelKind.SKIPPED))
-
-    def changed(self, place: Place, message: str) -> None:
-        self._add(Remark(place, message, ModelKind.CHANGED))
-
-    def of(self, kind: ModelKind) -> list[Remark]:
-        return [remark for remark in self._remarks if remark.kind is kind]
-
-    def _add(self, remark: Remark) -> None:
-        self._remarks[remark] = None
+    def of(self, kind: ModelKind) -> list[Fault]:
+        return [*self._found[kind]]
 
 
 # ---- traversing expressions ---------------------------------------------------------------------------------------

@@ -206,7 +206,7 @@ def without_circles(model: ir.Model, report: ir.ImportReport) -> ir.Model:
             places = (getattr(leaf, "place", ir.NOWHERE) for leaf, _ in ir.leaves(part))
             place = next(filter(any, places), relation.place)
             what = "what it excludes" if isinstance(part, ir.Exclusion) else "`all`"
-            report.lost(place, f"{type_.name}#{relation.name}: {what} depends on the relation itself")
+            report.add(ir.ModelKind.LOST, place, f"{type_.name}#{relation.name}: {what} depends on the relation itself")
             most = part.base if isinstance(part, ir.Exclusion) else replace(part, every=False)
             return ir.Unsure(most, relation.place)
 
@@ -452,7 +452,7 @@ def _report_apart(model: ir.Model, apart: SeparatedRelations, report: ir.ImportR
     places = {(type_.name, each.name): each.place for type_, each in ir.relations_of(model)}
     for (type_name, relation), name in {**apart.other_homes, **apart.plain_homes}.items():
         message = f"tuples of {type_name}#{relation} are stored as `{name}`, from which `{relation}` follows"
-        report.changed(places[type_name, relation], message)
+        report.add(ir.ModelKind.CHANGED, places[type_name, relation], message)
 
 
 def _type_names(model: ir.Model, report: ir.ImportReport) -> dict[str, str]:
@@ -461,7 +461,8 @@ def _type_names(model: ir.Model, report: ir.ImportReport) -> dict[str, str]:
     for type_ in sorted(model.types, key=lambda each: type_word(each.name) != each.name):  # valid names come first
         names[type_.name] = unused(type_word(type_.name), taken)
         if names[type_.name] != type_.name:
-            report.changed(type_.place, f"type {type_.name} is renamed to `{names[type_.name]}`")
+            message = f"type {type_.name} is renamed to `{names[type_.name]}`"
+            report.add(ir.ModelKind.CHANGED, type_.place, message)
     return names
 
 
@@ -479,7 +480,8 @@ def _name_relations(
             name = word(relation.name)
             if name != relation.name:
                 name = unused(name, taken)
-                report.changed(relation.place, f"{type_.name}#{relation.name} is renamed to `{name}`")
+                message = f"{type_.name}#{relation.name} is renamed to `{name}`"
+                report.add(ir.ModelKind.CHANGED, relation.place, message)
             relation_names[key] = PolarName(RelationKind.RELATION, name)
         else:
             relation_names[key] = PolarName(

@@ -39,6 +39,7 @@ from authz_project.importers.ir import (
     Tuple,
 )
 from authz_project.importers.openfga import model_of_files, read_dsl, read_files, thing_of, tuple_of, values_of, who_of
+from checks.asking.run import in_memory
 from policy.errors import AuthzError
 from policy.language.source import PolicyRejected
 from tests.importers.asking import Carriage
@@ -207,8 +208,9 @@ def main() -> int:
     parser.add_argument("--verbose", action="store_true", help="name each question that is not imported")
     args = parser.parse_args()
     tally = Tally()
-    for checkout in args.checkouts:
-        run(checkout, tally)
+    with in_memory():
+        for checkout in args.checkouts:
+            run(checkout, tally)
     for each in [*tally.wrong, *(tally.not_carried if args.verbose else [])]:
         print(each)
     print(tally)

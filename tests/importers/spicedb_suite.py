@@ -148,9 +148,11 @@ def asked_at_once(path: Path, asked: list[tuple[str, Answer]], read: SpiceDBFile
         files = [str(without_assertions(path, folder)), str(folder / "asked.yaml")]
         by_answer = {name: [each for each, answer in asked if _EXPECTED[answer] == name] for name in _EXPECTED.values()}
         Path(files[1]).write_text(yaml.safe_dump({"assertions": by_answer}, width=100_000))
-    policy, said = folder / "main.polar", io.StringIO()
+    policy, facts, said = folder / "main.polar", folder / "facts.jsonl", io.StringIO()
+    for each in (policy, facts):
+        each.unlink(missing_ok=True)
     call_command(
-        "import_model", "spicedb", *files, partial=True, policy=str(policy), facts=str(folder / "facts.jsonl"),
+        "import_model", "spicedb", *files, partial=True, policy=str(policy), facts=str(facts),
         stdout=io.StringIO(), stderr=said,
     )  # fmt: skip
     outcome = Outcome(remarks=said.getvalue().splitlines())

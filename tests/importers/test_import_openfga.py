@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from facts import read
 from policy.errors import Unavailable
 from policy.models import Environment, PublishRequest
 from policy.publishing import active_version, publish
+from tests.service import ROOT
 
 pytestmark = pytest.mark.one_database
 
@@ -147,10 +149,14 @@ def test_a_wrong_model_is_refused_with_its_places(db, tmp_path):
     assert "2 problems found. Nothing was imported" in str(refused.value)
 
 
-def test_tuples_that_the_model_does_not_allow_are_named(db, partly, tmp_path):
+def test_tuples_that_the_model_does_not_allow_are_left_out_only_if_asked_for(db, tmp_path):
     (tmp_path / "t.yaml").write_text("- {user: 'doc:1', relation: owner, object: 'doc:1'}\n")
-    _, errors = run(partly, str(tmp_path / "t.yaml"), "--partial")
-    assert "t.yaml:1:3: tuple doc:1#owner@doc:1: the model does not allow this subject" in errors
+    (tmp_path / "m.fga").write_text(PARTLY.replace('x.startsWith("a")', 'x == "a"'))
+    words = (str(tmp_path / "m.fga"), str(tmp_path / "t.yaml"))
+    said = "not imported: .*t.yaml:1:3: tuple doc:1#owner@doc:1: the model does not allow this subject"
+    with pytest.raises(CommandError, match=rf"{said}[\s\S]*1 element cannot be converted\. Nothing was written"):
+        run(*words)
+    assert re.search(said, run(*words, "--partial")[1])
 
 
 def test_a_test_that_fails_here_is_no_small_thing(db, tmp_path):
@@ -199,12 +205,33 @@ def test_no_file_is_written_twice_or_over_what_was_read(db, tmp_path):
     with pytest.raises(CommandError, match="cannot be both the policy and the facts file"):
         run(str(store), "--policy", both, "--facts", both)
     for name in (store, tmp_path / "link"):
-        with pytest.raises(CommandError, match="is an input file"):
+        with pytest.raises(CommandError, match="already exists; not overwritten"):
             run(str(store), "--policy", both, "--facts", str(name))
     assert store.read_text() == Path(DRIVE).read_text()
     with pytest.raises(CommandError, match="cannot write"):
         run(str(store), "--policy", both, "--facts", str(tmp_path / "missing" / "facts.txt"))
     assert sorted(each.name for each in tmp_path.iterdir()) == ["drive.fga.yaml", "link"]
+
+
+@pytest.mark.parametrize("name", ["policy.polar", "facts.txt"])
+def test_files_of_an_earlier_import_are_kept(db, tmp_path, name):
+    """They may have been changed by hand since."""
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(CommandError, match=f"{name}` already exists; not overwritten"):
+        run(DRIVE, "--output", str(tmp_path))
+    assert [(each.name, each.read_text()) for each in tmp_path.iterdir()] == [(name, "mine")]
+
+
+def test_a_device_is_written_to(db):
+    assert run(DRIVE, "--policy", "/dev/null")[0] == "/dev/null\n"
+
+
+def test_a_model_with_tests_is_converted_without_a_database():
+    variables = {**os.environ, "DATABASE_URL": "postgres://nobody@127.0.0.1:1/none", "SECRET_KEY": "x" * 50}
+    variables.pop("DJANGO_SETTINGS_MODULE", None)
+    words = [sys.executable, str(ROOT / "manage.py"), "import_model", "openfga", DRIVE]
+    done = subprocess.run(words, env=variables, capture_output=True, text=True, timeout=120)
+    assert 'test "what comes down from folders" {' in done.stdout, done.stderr
 
 
 @pytest.mark.parametrize("named", ["../secret.fga", "/etc/hostname", "link.fga"])

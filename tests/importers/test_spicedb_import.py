@@ -139,7 +139,7 @@ def test_ends_go_into_the_facts(imported, tmp_path):
     assert [line.get("expires_at") for line in lines if line["predicate"] == "has_role"] == [
         None, "2199-01-01T00:00:00Z",
     ]  # fmt: skip
-    assert imported.lines()[0] == "left out: other0.txt:4:1: tuple doc:1#owner@user:past has expired"
+    assert imported.lines()[0] == "expired: other0.txt:4:1: tuple doc:1#owner@user:past"
 
 
 # ---- what cannot be carried over ------------------------------------------------------------------------------------
@@ -230,13 +230,16 @@ def test_neither_is_one_of_those_that_must_all_agree(imported):
         imported(ALL, f"doc:1#reviewer@group:{'g' * 600}", partial=True)
 
 
-def test_relationships_that_the_schema_does_not_allow_are_left_out_and_named(imported):
-    text = imported(ALL, "doc:1#reviewer@user:ann\ndoc:1#publish@user:ann\nnothing:1#reviewer@user:ann")
-    assert [line for line in imported.lines() if line.startswith("left out")] == [
-        "left out: other0.txt:1:1: tuple doc:1#reviewer@user:ann: the model does not allow this subject",
-        "left out: other0.txt:2:1: tuple doc:1#publish@user:ann: the relation does not exist in the model,"
+def test_relationships_that_the_schema_does_not_allow_are_named(imported):
+    wrong = "doc:1#reviewer@user:ann\ndoc:1#publish@user:ann\nnothing:1#reviewer@user:ann"
+    with pytest.raises(CommandError, match="3 elements cannot be converted"):
+        imported(ALL, wrong)
+    text = imported(ALL, wrong, partial=True)
+    assert [line for line in imported.lines() if line.startswith("not imported")] == [
+        "not imported: other0.txt:1:1: tuple doc:1#reviewer@user:ann: the model does not allow this subject",
+        "not imported: other0.txt:2:1: tuple doc:1#publish@user:ann: the relation does not exist in the model,"
         " or cannot have tuples",
-        "left out: other0.txt:3:1: tuple nothing:1#reviewer@user:ann: the relation does not exist in the model,"
+        "not imported: other0.txt:3:1: tuple nothing:1#reviewer@user:ann: the relation does not exist in the model,"
         " or cannot have tuples",
     ]
     assert "resource doc {" in text
@@ -254,10 +257,11 @@ definition d {
 }
 """
     end = "[expiration:2100-01-01T00:00:00Z]"
-    imported(schema, f"d:1#a@user:p\nd:1#a@user:q{end}\nd:1#b@user:r{end}\nd:1#b@user:s\nd:1#b@user:t[c]{end}")
-    assert [line for line in imported.lines() if line.startswith("left out")] == [
-        "left out: other0.txt:1:1: tuple d:1#a@user:p: the model does not allow this subject",
-        "left out: other0.txt:3:1: tuple d:1#b@user:r: the model does not allow this subject with expiration",
+    tuples = f"d:1#a@user:p\nd:1#a@user:q{end}\nd:1#b@user:r{end}\nd:1#b@user:s\nd:1#b@user:t[c]{end}"
+    imported(schema, tuples, partial=True)
+    assert [line for line in imported.lines() if line.startswith("not imported")] == [
+        "not imported: other0.txt:1:1: tuple d:1#a@user:p: the model does not allow this subject",
+        "not imported: other0.txt:3:1: tuple d:1#b@user:r: the model does not allow this subject with expiration",
     ]
     assert imported.lines()[-1].endswith(" 5 tuples as 3 facts, 0 assertions in 0 tests")
 

@@ -1,21 +1,22 @@
 """Convert another authorization engine's model to a policy with tests, and to facts."""
 
 from argparse import ArgumentParser
+from collections.abc import Callable
 from pathlib import Path, PurePath
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
 
 from django.core.management.base import CommandError
 from django.utils.module_loading import import_string
 
 from authz_project.environments import environment_made
 from authz_project.importers.convert import Carried, ImportOptions, carried, load
-from authz_project.importers.files import Write, check_outputs, inputs_of, write_together
-from authz_project.importers.ir import Imported, ImportRejected, ImportReport, ModelKind, check_parameters
+from authz_project.importers.ir import Imported, ImportRejected, ImportReport, ModelKind, check_parameters, relations_of
+from checks.asking.run import in_memory
 from facts.accept import check_facts
 from facts.wire import WRITERS
 from policy.core.journal import by_command
 from policy.errors import AuthzError, Unavailable
-from policy.files import Bundle, make_folder
+from policy.files import Bundle, Unwritable, make_folder, shown_name, write_new
 from policy.language.source import PolicyRejected, Source, without_collections
 from policy.management.command import ServiceCommand, counted, note, rejection
 from policy.models import DEFAULT_SLUG
@@ -100,25 +101,24 @@ class Command(ServiceCommand):
     ) -> None:  # fmt: skip
         report = ImportReport()
         try:
-            with without_collections(), self.progress("reading"):
+            with without_collections(), in_memory(), self.progress("reading"):
                 imported = import_string(ENGINES[engine].reader)(model, others)
                 _check_clock(imported, clock)
                 check_parameters(imported)
                 found = carried(imported, report, ImportOptions(frozenset(clock), usersets))
                 check_facts(compile_text(found.policy), found.facts, None)
-            self.tell(ENGINES[engine].name, found, report)
+            self.tell(ENGINES[engine].name, imported, found, report)
             if needed := report.of(ModelKind.NEEDED):
                 raise CommandError(
                     f"{counted(len(needed), 'element')} cannot be converted, or left out without granting more access."
                     " Nothing was written."
                 )
-            if report.of(ModelKind.LOST) and not partial:
-                lost = counted(len(report.of(ModelKind.LOST)), "element")
+            if (lost := report.of(ModelKind.LOST)) and not partial:
                 raise CommandError(
-                    f"{lost} cannot be converted. Nothing was written."
+                    f"{counted(len(lost), 'element')} cannot be converted. Nothing was written."
                     " Pass --partial to leave out everything that depends on them; this never grants more access."
                 )
-            self.put(found, inputs_of(imported, [model, *others]), **options)
+            self.put(found, **options)
         except ImportRejected as reason:
             for fault in reason.faults:
                 self.stderr.write(str(fault))
@@ -128,37 +128,38 @@ class Command(ServiceCommand):
         except (AuthzError, Unavailable) as reason:
             raise CommandError(reason.message) from None
 
-    def tell(self, engine: str, found: Carried, report: ImportReport) -> None:
+    def tell(self, engine: str, imported: Imported, found: Carried, report: ImportReport) -> None:
         for kind in ModelKind:
             for remark in sorted(report.of(kind), key=lambda each: each.place):
                 self.stderr.write(f"{kind.value}: {remark}")
-        counts = found.counts
+        model = imported.model
         parts = [
-            counted(counts.types, "type"), counted(counts.relations, "relation"),
-            counted(counts.conditions, "condition"),
-            f"{counted(counts.tuples, 'tuple')} as {counted(counts.facts, 'fact')}",
-            f"{counted(counts.assertions, 'assertion')} in {counted(counts.tests, 'test')}",
+            counted(len(model.types), "type"), counted(len([*relations_of(model)]), "relation"),
+            counted(len(model.conditions), "condition"),
+            f"{counted(len(imported.tuples), 'tuple')} as {counted(len(found.facts), 'fact')}",
+            f"{counted(found.tests.assertions, 'assertion')} in {counted(len(found.tests.tests), 'test')}",
         ]  # fmt: skip
         self.stderr.write(f"converted from {engine}: {', '.join(parts)}")
 
     # ---- output ------------------------------------------------------------------------------------------------------
 
     def put(
-        self, found: Carried, inputs: set[Path], *, output: str | None, policy: str | None, facts: str | None,
-        load: bool, environment: str, note: str, **options: Any,
+        self, found: Carried, *, output: str | None, policy: str | None, facts: str | None, load: bool,
+        environment: str, note: str, **options: Any,
     ) -> None:  # fmt: skip
         if output is not None:
             policy, facts = policy or str(Path(output) / POLICY), facts or str(Path(output) / FACTS)
-        check_outputs([name for name in (policy, facts) if name is not None], inputs)
+        if policy is not None and facts is not None and Path(policy).resolve() == Path(facts).resolve():
+            raise Unwritable(f"`{shown_name(facts)}` cannot be both the policy and the facts file; use two files")
         if output is not None:
             make_folder(output)
-        files: dict[str, Write] = {}
+        files: dict[str, Callable[[TextIO], object]] = {}
         if policy is not None:
             files[policy] = lambda file: file.write(found.policy)
         if facts is not None:
             writer = WRITERS[_format(facts)]
             files[facts] = lambda file: writer(file, iter(found.facts))
-        write_together(files)
+        write_new(files)
         for name in files:
             self.stdout.write(name)
         if load:

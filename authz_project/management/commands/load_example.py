@@ -13,7 +13,7 @@ from authz_project.environments import environment_made
 from authz_project.examples import Example, ExampleQuestion, example_named, examples, load
 from policy.core.journal import by_command
 from policy.errors import AuthzError, Unavailable
-from policy.files import make_folder, written_file
+from policy.files import make_folder, write_new
 from policy.management.command import ServiceCommand
 from policy.models import DEFAULT_SLUG
 
@@ -51,11 +51,9 @@ class Command(ServiceCommand):
 
     def write(self, example: Example, folder: str) -> None:
         make_folder(folder)
-        for name, text in ((example.filename, example.policy), (f"{example.name}.csv", example.facts)):
-            path = Path(folder) / name
-            with written_file(str(path), replaces=False) as file:
-                file.write(text)
-            self.stdout.write(str(path))
+        policy, facts = (str(Path(folder) / name) for name in (example.filename, f"{example.name}.csv"))
+        write_new({policy: lambda file: file.write(example.policy), facts: lambda file: file.write(example.facts)})
+        self.stdout.write(f"{policy}\n{facts}")
 
     def load(self, example: Example, slug: str) -> None:
         environment = environment_made(slug)
