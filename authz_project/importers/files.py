@@ -1,12 +1,14 @@
 """Read the files of an import with the place of each value, and parse texts by grammars."""
 
+from __future__ import annotations
+
 import csv
 import io
 import json
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -24,13 +26,50 @@ _MOST_DEEP = 50
 class Located(dict[str, Any]):
     """A mapping with its own place and those of its values."""
 
-    def __init__(self, place: ir.Place):
-        super().__init__()
+    def __init__(self, place: ir.Place, values: Iterable[tuple[str, Any]] = ()):
+        super().__init__(values)
         self.place = place
         self.places: dict[str, ir.Place] = {}
 
     def place_of(self, key: str) -> ir.Place:
         return self.places.get(key, self.place)
+
+    def check_keys(self, known: Iterable[str]) -> None:
+        """Reject unknown keys: one that is silently ignored could be what restricts access, or a test."""
+        advice = f"; use one of {', '.join(sorted(known))}" if known else ""
+        unknown = [key for key in self if key not in known]
+        ir.refuse(ir.Fault(self.place_of(key), f"`{key}` is not supported{advice}") for key in unknown)
+
+    def text(self, key: str) -> str | None:
+        return self._value(key, str, "a string") or None
+
+    def listed(self, key: str) -> list[Any]:
+        return self._value(key, list, "a list") or []
+
+    def mapping(self, key: str) -> Located:
+        found: Located | None = self._value(key, Located, "a mapping")
+        return Located(self.place) if found is None else found
+
+    def required(self, key: str, what: str) -> str:
+        """Return the string that each mapping of this kind has."""
+        value = self.get(key)
+        if not isinstance(value, str) or not value:
+            raise ir.wrong(self.place, f"{what} requires `{key}`, a string")
+        return value
+
+    def _value(self, key: str, kind: type, what: str) -> Any:
+        found = self.get(key)
+        if found is not None and not isinstance(found, kind):
+            raise ir.wrong(self.place_of(key), f"`{key}` must be {what}")
+        return found
+
+
+def mapping_of(raw: Any, place: ir.Place, what: str, known: Sequence[str]) -> Located:
+    """Return the value, which must be a mapping with known keys."""
+    if not isinstance(raw, Located):
+        raise ir.wrong(place, f"expected {what}: a mapping")
+    raw.check_keys(known)
+    return raw
 
 
 class _Loader(yaml.SafeLoader):
@@ -129,7 +168,7 @@ def _indentation(node: yaml.ScalarNode) -> int:
 
 def items_of_json(text: str, file: str) -> Iterator[tuple[ir.Place, Any]]:
     """Yield the elements of a list, or the values of a JSON Lines text, each with its place."""
-    decoder, line, counted = _decoder(), 1, 0
+    line, counted = 1, 0
     is_list = text.lstrip("\ufeff \t\r\n").startswith("[")
     at = text.index("[") + 1 if is_list else len(text) - len(text.lstrip("\ufeff"))
     while True:
@@ -147,7 +186,7 @@ def items_of_json(text: str, file: str) -> Iterator[tuple[ir.Place, Any]]:
         if at >= len(text):
             return
         try:
-            value, at = decoder.raw_decode(text, at)
+            value, at = _decoder(place).raw_decode(text, at)
         except (ValueError, RecursionError) as reason:
             raise ir.ImportRejected([ir.Fault(place, f"invalid JSON: {_why(reason)}")]) from None
         yield place, value
@@ -161,12 +200,12 @@ def value_of_json(text: str) -> Any:
         raise ValueError(_why(reason)) from None
 
 
-def _decoder() -> json.JSONDecoder:
-    return json.JSONDecoder(object_pairs_hook=_once, parse_constant=_no_number)
+def _decoder(place: ir.Place = ir.NOWHERE) -> json.JSONDecoder:
+    return json.JSONDecoder(object_pairs_hook=partial(_once, place), parse_constant=_no_number)
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
+def _once(place: ir.Place, pairs: list[tuple[str, Any]]) -> Located:
+    found = Located(place, pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
         raise ValueError(f"duplicate `{next(name for name in names if names.count(name) > 1)}`")

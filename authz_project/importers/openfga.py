@@ -189,51 +189,42 @@ _DEEPEST_USERSET = 40
 
 def read_json_model(text: str, file: str) -> ModelPart:
     """Read the model. Raise ImportRejected with the place of an error."""
-    raw = files.read_yaml(_without_tabs(text), file)  # JSON is a subset of YAML, whose parser provides line numbers
+    # JSON is a subset of YAML, whose parser provides line numbers, but for tabs between tokens; strings have none.
+    raw = files.read_yaml(text.replace("\t", " "), file)
     if isinstance(raw, files.Located) and isinstance(raw.get("authorization_model"), files.Located):
         raw = raw["authorization_model"]
     if not isinstance(raw, files.Located) or "type_definitions" not in raw:
         raise ir.wrong(ir.Place(file, 1), "expected a model: a mapping with `type_definitions`")
-    _check_keys(raw, ("id", "schema_version", "type_definitions", "conditions"))
+    raw.check_keys(("id", "schema_version", "type_definitions", "conditions"))
     check_schema(raw.get("schema_version"), raw.place_of("schema_version"))
-    types = tuple(_type(each, raw.place) for each in raw["type_definitions"] or ())
-    conditions = _under(raw, "conditions")
-    return ModelPart(types, (), tuple(_condition(name, each, conditions) for name, each in conditions.items()), ())
-
-
-def _without_tabs(text: str) -> str:
-    """Replace tabs between tokens, which YAML does not allow; tabs in JSON strings are written as `\\t`."""
-    return text.replace("\t", " ")
+    types = tuple(_type(each, raw.place) for each in raw.listed("type_definitions"))
+    conditions = raw.mapping("conditions")
+    return ModelPart(types, (), tuple(_condition(name, conditions) for name in conditions), ())
 
 
 def _type(raw: Any, place: ir.Place) -> ir.Type:
-    if not isinstance(raw, files.Located) or not isinstance(raw.get("type"), str):
-        raise ir.wrong(place, "expected a type: a mapping with `type`")
-    _check_keys(raw, ("type", "relations", "metadata"))
-    relations = _under(raw, "relations")
-    about = _under(_under(raw, "metadata"), "relations")
+    raw = files.mapping_of(raw, place, "a type", ("type", "relations", "metadata"))
+    relations, about = raw.mapping("relations"), raw.mapping("metadata").mapping("relations")
     if unknown := [name for name in about if name not in relations]:
         raise ir.wrong(about.place_of(unknown[0]), f"relation {unknown[0]} does not exist")
-    return ir.Type(raw["type"], tuple(_relation(name, raw, about) for name in relations), (), raw.place)
+    found = tuple(_relation(name, relations, about.mapping(name)) for name in relations)
+    return ir.Type(raw.required("type", "a type"), found, (), raw.place)
 
 
-def _relation(name: str, raw: files.Located, about: files.Located) -> ir.ModelRelation:
-    relations = raw["relations"]
+def _relation(name: str, relations: files.Located, about: files.Located) -> ir.ModelRelation:
     place = relations.place_of(name)
-    listed = _under(about, name).get("directly_related_user_types") or ()
+    listed = about.listed("directly_related_user_types")
     subjects = tuple(dict.fromkeys(_subject(each, place) for each in listed))
-    expression = _expression(relations[name], place, 0)
-    return ir.ModelRelation(name, expression, subjects, not subjects, (), place)
+    return ir.ModelRelation(name, _expression(relations[name], place, 0), subjects, not subjects, (), place)
 
 
 def _subject(raw: Any, place: ir.Place) -> ir.Subject:
-    if not isinstance(raw, files.Located) or not isinstance(raw.get("type"), str):
-        raise ir.wrong(place, "expected a subject type: a mapping with `type`")
-    _check_keys(raw, ("type", "relation", "wildcard", "condition"))
-    wildcard = raw.get("wildcard") is not None
-    if wildcard and raw.get("relation"):
+    raw = files.mapping_of(raw, place, "a subject type", ("type", "relation", "wildcard", "condition"))
+    wildcard, relation = raw.get("wildcard") is not None, raw.text("relation")
+    if wildcard and relation:
         raise ir.wrong(raw.place, "a subject type can have `relation` or `wildcard`, not both")
-    return ir.Subject(raw["type"], raw.get("relation") or None, wildcard, raw.get("condition") or None, place=raw.place)
+    type_name = raw.required("type", "a subject type")
+    return ir.Subject(type_name, relation, wildcard, raw.text("condition"), place=raw.place)
 
 
 def _expression(raw: Any, place: ir.Place, depth: int) -> ir.Expression:
@@ -245,12 +236,12 @@ def _expression(raw: Any, place: ir.Place, depth: int) -> ir.Expression:
         raise ir.wrong(place, f"expected one key; found {', '.join(dict(given)) or 'none'}")
     match given[0]:
         case ("this", files.Located() as nothing):
-            _check_keys(nothing, ())
+            nothing.check_keys(())
             return ir.Direct(place)
         case ("computedUserset" | "computed_userset", files.Located() as computed):
             return ir.Computed(_relation_of(computed, place), place)
         case ("tupleToUserset" | "tuple_to_userset", files.Located() as arrow):
-            _check_keys(arrow, ("tupleset", "computedUserset", "computed_userset"))
+            arrow.check_keys(("tupleset", "computedUserset", "computed_userset"))
             leads = arrow.get("computedUserset") or arrow.get("computed_userset")
             return ir.Arrow(_relation_of(arrow.get("tupleset"), place), _relation_of(leads, place), place=place)
         case ("union", files.Located() as parts):
@@ -258,7 +249,7 @@ def _expression(raw: Any, place: ir.Place, depth: int) -> ir.Expression:
         case ("intersection", files.Located() as parts):
             return ir.Intersection(_parts(parts, place, depth))
         case ("difference", files.Located() as parts):
-            _check_keys(parts, ("base", "subtract"))
+            parts.check_keys(("base", "subtract"))
             base, subtract = (_expression(parts.get(name), place, depth + 1) for name in ("base", "subtract"))
             return ir.Exclusion(base, subtract)
     raise ir.wrong(place, f"`{given[0][0]}` is unknown or has the wrong type")
@@ -266,53 +257,36 @@ def _expression(raw: Any, place: ir.Place, depth: int) -> ir.Expression:
 
 def _relation_of(raw: Any, place: ir.Place) -> str:
     """Return the relation that is named, of the object itself: `object`, if present, must be empty."""
-    if isinstance(raw, files.Located):
-        _check_keys(raw, ("relation", "object"))
-        if raw.get("object"):
-            raise ir.wrong(raw.place_of("object"), "`object` must be empty")
-    return _name(raw, "relation", place)
+    raw = files.mapping_of(raw, place, "a userset", ("relation", "object"))
+    if raw.get("object"):
+        raise ir.wrong(raw.place_of("object"), "`object` must be empty")
+    return raw.required("relation", "a userset")
 
 
 def _parts(raw: files.Located, place: ir.Place, depth: int) -> tuple[ir.Expression, ...]:
     """Return the parts, at least one: an empty intersection would be everybody."""
-    _check_keys(raw, ("child",))
-    found = raw.get("child")
-    if not isinstance(found, list) or not found:
+    raw.check_keys(("child",))
+    if not raw.listed("child"):
         raise ir.wrong(raw.place, "expected `child`, a non-empty list")
-    return tuple(_expression(each, place, depth + 1) for each in found)
+    return tuple(_expression(each, place, depth + 1) for each in raw["child"])
 
 
-def _condition(name: str, raw: Any, conditions: files.Located) -> ir.ModelCondition:
+def _condition(name: str, conditions: files.Located) -> ir.ModelCondition:
     place = conditions.place_of(name)
-    if not isinstance(raw, files.Located) or not isinstance(raw.get("expression"), str):
-        raise ir.wrong(place, "expected a condition: a mapping with `expression`")
-    _check_keys(raw, ("name", "expression", "parameters", "metadata"))
+    raw = files.mapping_of(conditions[name], place, "a condition", ("name", "expression", "parameters", "metadata"))
     parameters = tuple(
-        ir.ModelParameter(each, _type_name(about, place), place) for each, about in _under(raw, "parameters").items()
+        ir.ModelParameter(each, _type_name(about, place), place) for each, about in raw.mapping("parameters").items()
     )
-    return condition_of(name, parameters, raw["expression"], raw.place_of("expression"), (), place)
+    body = raw.required("expression", "a condition")
+    return condition_of(name, parameters, body, raw.place_of("expression"), (), place)
 
 
 def _type_name(raw: Any, place: ir.Place) -> str:
     """Return the name of a type: `TYPE_NAME_LIST` of `TYPE_NAME_STRING` is `list<string>`."""
-    name = _name(raw if isinstance(raw, dict) else {}, "type_name", place).removeprefix("TYPE_NAME_").lower()
-    inner = [_type_name(each, place) for each in raw.get("generic_types") or ()]
+    raw = files.mapping_of(raw, place, "a parameter", ("type_name", "generic_types"))
+    name = raw.required("type_name", "a parameter").removeprefix("TYPE_NAME_").lower()
+    inner = [_type_name(each, place) for each in raw.listed("generic_types")]
     return f"{name}<{inner[0]}>" if inner else name
-
-
-def _under(raw: files.Located, key: str) -> files.Located:
-    """Return the mapping under a key; an empty one if there is none."""
-    found = raw.get(key)
-    if found is not None and not isinstance(found, files.Located):
-        raise ir.wrong(raw.place_of(key), f"`{key}` must be a mapping")
-    return files.Located(raw.place) if found is None else found
-
-
-def _name(raw: Any, key: str, place: ir.Place) -> str:
-    value = raw.get(key) if isinstance(raw, dict) else None
-    if not isinstance(value, str) or not value:
-        raise ir.wrong(place, f"expected `{key}`, a string")
-    return value
 
 
 _WORDS = ir.ModelWords("type", "condition", follows_everybody=True, leads_to_nothing=False)
@@ -357,71 +331,56 @@ def read_tuples(text: str, file: str) -> Iterator[ir.Tuple]:
         case ".csv":
             return (_of_row(row, place) for place, row in files.rows_of_csv(text, file, _COLUMNS, _OTHER_COLUMNS))
         case ".json" | ".jsonl":
-            return (tuple_of(raw, place) for place, raw in _of_json(text, file))
+            return (each for place, raw in files.items_of_json(text, file) for each in _of_item(raw, place))
         case _:
             return tuples_of(files.read_yaml(text, file), ir.Place(file, 1))
 
 
+def _of_item(raw: Any, place: ir.Place) -> Iterator[ir.Tuple]:
+    is_list = isinstance(raw, files.Located) and not raw.keys().isdisjoint(_LISTS)
+    return tuples_of(raw if is_list else [raw], place)
+
+
 def tuples_of(raw: Any, place: ir.Place) -> Iterator[ir.Tuple]:
-    """Yield the tuples of a list, or of a mapping that contains one."""
-    listed = _tuple_list(raw, place) if isinstance(raw, dict) else raw
-    if listed is None:
-        return
-    if not isinstance(listed, list):
+    """Yield the tuples of a list, or of a mapping that contains one, possibly in a nested mapping."""
+    while isinstance(raw, files.Located):
+        raw = _tuple_list(raw)
+    if raw is not None and not isinstance(raw, list):
         raise ir.wrong(place, "expected a list of tuples")
-    for each in listed:
-        yield tuple_of(each, each.place if isinstance(each, files.Located) else place)
+    for each in raw or ():
+        yield tuple_of(each, place)
 
 
-def _of_json(text: str, file: str) -> Iterator[tuple[ir.Place, Any]]:
-    for place, value in files.items_of_json(text, file):
-        if isinstance(value, dict) and any(name in value for name in _LISTS):
-            yield from ((place, each) for each in _tuple_list(value, place) or ())
-        else:
-            yield place, value
-
-
-def _tuple_list(raw: dict[str, Any], place: ir.Place) -> list[Any] | None:
-    """Return the list in a mapping, possibly in a nested mapping; other contents are rejected, not ignored."""
+def _tuple_list(raw: files.Located) -> Any:
+    """Return what is under the key of a list; other contents are rejected, not ignored."""
     names = [name for name in _LISTS if name in raw]
     if len(names) != 1:
-        raise ir.wrong(place, f"expected a list of tuples, under one of {', '.join(_LISTS)}")
-    _check_keys(raw, (*names, *_BESIDE), place)
+        raise ir.wrong(raw.place, f"expected a list of tuples, under one of {', '.join(_LISTS)}")
+    raw.check_keys((*names, *_BESIDE))
     if raw.get("deletes"):
-        raise ir.wrong(place, "`deletes` is not supported; remove it and the tuples it deletes")
+        raise ir.wrong(raw.place, "`deletes` is not supported; remove it and the tuples it deletes")
     if raw.get("continuation_token"):
-        raise ir.wrong(place, "`continuation_token` is set, so tuples are missing; export all pages, and remove it")
-    listed = raw[names[0]]
-    if isinstance(listed, dict):
-        return _tuple_list(listed, place)
-    if listed is not None and not isinstance(listed, list):
-        raise ir.wrong(place, "expected a list of tuples")
-    return listed
+        raise ir.wrong(raw.place, "`continuation_token` is set, so tuples are missing; export all pages, and remove it")
+    return raw[names[0]]
 
 
 def tuple_of(raw: Any, place: ir.Place) -> ir.Tuple:
     """Return the tuple in a mapping: `user`, `relation`, `object`, and optionally `condition`."""
-    if isinstance(raw, dict) and isinstance(raw.get("key"), dict):
-        _check_keys(raw, ("key", "timestamp"), place)
+    if isinstance(raw, files.Located) and isinstance(raw.get("key"), files.Located):
+        raw.check_keys(("key", "timestamp"))
         raw = raw["key"]  # the form in which servers return tuples
-    if not isinstance(raw, dict):
-        raise ir.wrong(place, "expected a tuple: `user`, `relation` and `object`")
-    _check_keys(raw, ("user", "relation", "object", "condition"), place)
-    values = {name: _required_text(raw, name, place) for name in ("user", "relation", "object")}
-    condition, context = _condition_of_tuple(raw.get("condition"), place)
-    return ir.Tuple(
-        thing_of(values["object"], place), values["relation"], who_of(values["user"], place), condition, context,
-        place=place,
-    )  # fmt: skip
+    raw = files.mapping_of(raw, place, "a tuple", ("user", "relation", "object", "condition"))
+    user, relation, thing = (raw.required(name, "a tuple") for name in ("user", "relation", "object"))
+    condition, context = _condition_of_tuple(raw)
+    place = raw.place
+    return ir.Tuple(thing_of(thing, place), relation, who_of(user, place), condition, context, place=place)
 
 
-def _condition_of_tuple(raw: Any, place: ir.Place) -> tuple[str | None, ir.ContextValues]:
-    if raw is None:
+def _condition_of_tuple(raw: files.Located) -> tuple[str | None, ir.ContextValues]:
+    if raw.get("condition") is None:
         return None, ()
-    if not isinstance(raw, dict) or not isinstance(raw.get("name"), str) or not raw["name"]:
-        raise ir.wrong(place, "a condition has a `name` and an optional `context`")
-    _check_keys(raw, ("name", "context"), place)
-    return raw["name"], values_of(raw.get("context"), place)
+    condition = files.mapping_of(raw["condition"], raw.place, "a condition", ("name", "context"))
+    return condition.required("name", "a condition"), values_of(condition.get("context"), raw.place)
 
 
 def values_of(raw: Any, place: ir.Place) -> ir.ContextValues:
@@ -429,7 +388,7 @@ def values_of(raw: Any, place: ir.Place) -> ir.ContextValues:
         return ()
     if not isinstance(raw, dict):
         raise ir.wrong(place, "a context must be a mapping of names to values")
-    return tuple((str(name), value) for name, value in raw.items())
+    return tuple(raw.items())
 
 
 def _of_row(row: dict[str, str], place: ir.Place) -> ir.Tuple:
@@ -440,13 +399,11 @@ def _of_row(row: dict[str, str], place: ir.Place) -> ir.Tuple:
         raise ir.wrong(place, "`condition_context` requires `condition_name`")
     who = ir.Who(row["user_type"], row["user_id"], row.get("user_relation") or None)
     thing = ir.Thing(row["object_type"], row["object_id"])
-    return ir.Tuple(
-        thing, row["relation"], who, row.get("condition_name") or None, _context_of(row, place), place=place
-    )
+    context = _context_of(row.get("condition_context"), place)
+    return ir.Tuple(thing, row["relation"], who, row.get("condition_name") or None, context, place=place)
 
 
-def _context_of(row: dict[str, str], place: ir.Place) -> ir.ContextValues:
-    text = row.get("condition_context")
+def _context_of(text: str | None, place: ir.Place) -> ir.ContextValues:
     try:
         return values_of(files.value_of_json(text) if text else None, place)
     except ValueError as reason:
@@ -466,58 +423,39 @@ def who_of(text: str, place: ir.Place) -> ir.Who:
     return ir.Who(thing.type, name, relation) if mark and name and relation else ir.Who(thing.type, thing.id)
 
 
-def _required_text(raw: dict[str, Any], name: str, place: ir.Place) -> str:
-    value = raw.get(name)
-    if not isinstance(value, str) or not value:
-        raise ir.wrong(place, f"a tuple requires `{name}`, a string")
-    return value
-
-
 # ---- store files: a model, tuples, and tests, as OpenFGA's command line runs them ---------------------------------
 
-_KNOWN = {"name", "model", "model_file", "tuples", "tuple_file", "tuple_files", "tests"}
-_KNOWN_OF_TEST = {
+_KNOWN = ("name", "model", "model_file", "tuples", "tuple_file", "tuple_files", "tests")
+_KNOWN_OF_TEST = (
     "name", "description", "tuples", "tuple_file", "tuple_files", "check", "list_objects", "list_users",
-}  # fmt: skip
-_KNOWN_OF_CHECK = {"user", "users", "object", "objects", "context", "assertions"}
-_KNOWN_OF_OBJECTS = {"user", "type", "context", "assertions"}
-_KNOWN_OF_USERS = {"object", "user_filter", "context", "assertions"}
+)  # fmt: skip
+_KNOWN_OF_CHECK = ("user", "users", "object", "objects", "context", "assertions")
+_KNOWN_OF_OBJECTS = ("user", "type", "context", "assertions")
+_KNOWN_OF_USERS = ("object", "user_filter", "context", "assertions")
 
 
-@dataclass(frozen=True, slots=True)
-class Store:
-    """`model` is the text of the model, which begins at `model_at`; otherwise, `model_file` names a file."""
-
-    model: str | None
-    model_at: ir.Place
-    model_file: str | None
-    tuples: tuple[ir.Tuple, ...]
-    scenarios: tuple[ir.Scenario, ...]
-
-
-def read_store(name: str) -> Store:
-    """Read a store file, and the tuple files that it names."""
-    raw = files.read_yaml(text_of_file(name), name)
-    if not isinstance(raw, files.Located):
-        raise ir.wrong(ir.Place(name, 1), "expected a store: a mapping with `model`, `tuples` and `tests`")
-    _check_keys(raw, _KNOWN)
-    tests = [_test(each, raw.place) for each in _listed(raw, "tests")]
-    return Store(_text(raw, "model"), raw.place_of("model"), _text(raw, "model_file"), _tuples(raw), tuple(tests))
+def _tuples(raw: files.Located) -> tuple[ir.Tuple, ...]:
+    """Return the tuples of a store or of a test, and those of the files that it names."""
+    named = [raw["tuple_file"]] if raw.get("tuple_file") else []
+    named += raw.listed("tuple_files")
+    paths = (_beside(raw.place.file, str(name)) for name in named)
+    own = tuples_of(raw.get("tuples"), raw.place_of("tuples"))
+    return (*own, *(each for path in paths for each in read_tuples(text_of_file(path), path)))
 
 
 def _test(raw: Any, place: ir.Place) -> ir.Scenario:
-    raw = _mapping(raw, place, "a test", _KNOWN_OF_TEST)
+    raw = files.mapping_of(raw, place, "a test", _KNOWN_OF_TEST)
     asked: list[ir.ModelExpectation] = [
-        *(one for each in _listed(raw, "check") for one in _checks(each, raw.place)),
-        *(one for each in _listed(raw, "list_objects") for one in _objects(each, raw.place)),
-        *(one for each in _listed(raw, "list_users") for one in _users(each, raw.place)),
+        *(one for each in raw.listed("check") for one in _checks(each, raw.place)),
+        *(one for each in raw.listed("list_objects") for one in _objects(each, raw.place)),
+        *(one for each in raw.listed("list_users") for one in _users(each, raw.place)),
     ]
     name = str(raw.get("name") or "test")
     return ir.Scenario(name, _tuples(raw), tuple(asked), raw.place)
 
 
 def _checks(raw: Any, place: ir.Place) -> Iterator[ir.ExpectedCheck]:
-    raw = _mapping(raw, place, "a check", _KNOWN_OF_CHECK)
+    raw = files.mapping_of(raw, place, "a check", _KNOWN_OF_CHECK)
     context = values_of(raw.get("context"), raw.place)
     for user in _one_or_more(raw, "user", "users"):
         for thing in _one_or_more(raw, "object", "objects"):
@@ -529,10 +467,10 @@ def _checks(raw: Any, place: ir.Place) -> Iterator[ir.ExpectedCheck]:
 
 
 def _objects(raw: Any, place: ir.Place) -> Iterator[ir.ObjectList]:
-    raw = _mapping(raw, place, "a list of objects", _KNOWN_OF_OBJECTS)
+    raw = files.mapping_of(raw, place, "a list of objects", _KNOWN_OF_OBJECTS)
     context = values_of(raw.get("context"), raw.place)
     for relation, expected in _assertions(raw):
-        things = [thing_of(str(each), raw.place) for each in expected or ()]
+        things = [thing_of(each, raw.place) for each in _texts(relation, expected, raw.place)]
         type_name = str(raw.get("type") or "")
         for each in things:
             if each.type != type_name:
@@ -542,27 +480,17 @@ def _objects(raw: Any, place: ir.Place) -> Iterator[ir.ObjectList]:
 
 
 def _users(raw: Any, place: ir.Place) -> Iterator[ir.SubjectList]:
-    raw = _mapping(raw, place, "a list of users", _KNOWN_OF_USERS)
+    raw = files.mapping_of(raw, place, "a list of users", _KNOWN_OF_USERS)
     context = values_of(raw.get("context"), raw.place)
     thing = thing_of(str(raw.get("object") or ""), raw.place)
-    kinds = [_mapping(each, raw.place, "a filter", {"type", "relation"}) for each in _listed(raw, "user_filter")]
+    kinds = [files.mapping_of(each, raw.place, "a filter", ("type", "relation")) for each in raw.listed("user_filter")]
     for relation, expected in _assertions(raw):
         listed = expected.get("users") if isinstance(expected, dict) else expected
-        users = [who_of(str(each), raw.place) for each in listed or ()]
+        users = [who_of(each, raw.place) for each in _texts(relation, listed, raw.place)]
         for kind in kinds:
             type_name, of = str(kind.get("type") or ""), kind.get("relation") or None
             mine = tuple(each for each in users if (each.type, each.relation) == (type_name, of))
             yield ir.SubjectList(thing, relation, type_name, of, mine, context, raw.place)
-
-
-# ---- mappings --------------------------------------------------------------------------------------------------------
-
-
-def _tuples(raw: files.Located) -> tuple[ir.Tuple, ...]:
-    named = [raw["tuple_file"]] if raw.get("tuple_file") else []
-    named += raw.get("tuple_files") or []
-    own = tuples_of(raw.get("tuples"), raw.place_of("tuples"))
-    return (*own, *(each for name in named for each in _tuples_of_file(_beside(raw.place.file, str(name)))))
 
 
 def _assertions(raw: files.Located) -> Iterator[tuple[str, Any]]:
@@ -572,6 +500,12 @@ def _assertions(raw: files.Located) -> Iterator[tuple[str, Any]]:
     yield from found.items()
 
 
+def _texts(relation: str, expected: Any, place: ir.Place) -> list[str]:
+    if expected is not None and not isinstance(expected, list):
+        raise ir.wrong(place, f"`{relation}` must be a list")
+    return [str(each) for each in expected or ()]
+
+
 def _one_or_more(raw: files.Located, one: str, more: str) -> list[str]:
     found = [raw[one]] if raw.get(one) else raw.get(more)
     if not isinstance(found, list) or not found:
@@ -579,74 +513,51 @@ def _one_or_more(raw: files.Located, one: str, more: str) -> list[str]:
     return [str(each) for each in found]
 
 
-def _listed(raw: files.Located, key: str) -> list[Any]:
-    found = raw.get(key) or []
-    if not isinstance(found, list):
-        raise ir.wrong(raw.place_of(key), f"`{key}` must be a list")
-    return found
-
-
-def _text(raw: files.Located, key: str) -> str | None:
-    found = raw.get(key)
-    if found is not None and not isinstance(found, str):
-        raise ir.wrong(raw.place_of(key), f"`{key}` must be a string")
-    return found or None
-
-
-def _mapping(raw: Any, place: ir.Place, what: str, known: set[str]) -> files.Located:
-    if not isinstance(raw, files.Located):
-        raise ir.wrong(place, f"expected {what}: a mapping")
-    _check_keys(raw, known)
-    return raw
-
-
-def _check_keys(raw: dict[str, Any], known: Iterable[str], place: ir.Place = ir.NOWHERE) -> None:
-    """Reject unknown keys: one that is silently ignored could be what restricts access, or a test."""
-    advice = f"; use one of {', '.join(sorted(known))}" if known else ""
-    unknown = [(raw.place_of(key) if isinstance(raw, files.Located) else place, key) for key in raw if key not in known]
-    ir.refuse(ir.Fault(at, f"`{key}` is not supported{advice}") for at, key in unknown)
-
-
 # ---- files of OpenFGA, recognized by their suffixes, as one import ------------------------------------------------
 
 _YAML = (".yaml", ".yml")
-_OF_STORES = ("name", "model", "model_file", "tuple_file", "tuple_files", "tests")
+_OF_STORES = {"name", "model", "model_file", "tuple_file", "tuple_files", "tests"}
 
 
 def read_files(model: str, others: Iterable[str]) -> ir.Imported:
     """Read a model or a store, and further files with tuples or stores."""
     tuples: list[ir.Tuple] = []
     scenarios: list[ir.Scenario] = []
-    if PurePath(model).suffix.lower() in _YAML:
-        store = read_store(model)
-        found = _model_of_store(store, model)
-        tuples += store.tuples
-        scenarios += store.scenarios
+
+    def read_store(raw: files.Located) -> None:
+        scenarios.extend(_test(each, raw.place) for each in raw.listed("tests"))
+        tuples.extend(_tuples(raw))
+
+    if _is_yaml(model):
+        store = files.mapping_of(files.read_yaml(text_of_file(model), model), ir.Place(model, 1), "a store", _KNOWN)
+        read_store(store)
+        found = _model_of_store(store)
     else:
         found = _model(model)
     for name in others:
-        if _is_store(name):
-            store = read_store(name)
-            tuples += store.tuples
-            scenarios += store.scenarios
+        text = text_of_file(name)
+        raw = files.read_yaml(text, name) if _is_yaml(name) else None
+        if isinstance(raw, files.Located) and not raw.keys().isdisjoint(_OF_STORES):
+            raw.check_keys(_KNOWN)
+            read_store(raw)
         else:
-            tuples += _tuples_of_file(name)
+            tuples += read_tuples(text, name)
     return ir.Imported(found, tuple(tuples), tuple(scenarios))
 
 
+def _is_yaml(name: str) -> bool:
+    return PurePath(name).suffix.lower() in _YAML
+
+
 def _model(name: str) -> ir.Model:
-    return model_of_files(_files(name))
-
-
-def _files(name: str) -> list[ModelPart]:
     text = text_of_file(name)
     match PurePath(name).suffix.lower():
         case ".json":
-            return [read_json_model(text, name)]
+            return model_of_files([read_json_model(text, name)])
         case ".mod":
-            return [read_dsl(text_of_file(each), each) for each in _modules(text, name)]
+            return model_of_files(read_dsl(text_of_file(each), each) for each in _modules(text, name))
         case _:
-            return [read_dsl(text, name)]
+            return model_of_files([read_dsl(text, name)])
 
 
 def _modules(text: str, name: str) -> list[str]:
@@ -657,28 +568,14 @@ def _modules(text: str, name: str) -> list[str]:
     return [_beside(name, str(each)) for each in listed]
 
 
-def _model_of_store(store: Store, name: str) -> ir.Model:
-    if store.model_file:
-        return _model(_beside(name, store.model_file))
-    if store.model is None:
-        raise ir.wrong(ir.Place(name, 1), "a store needs `model` or `model_file`")
-    return _placed(store.model, store.model_at)
-
-
-def _placed(text: str, at: ir.Place) -> ir.Model:
-    """Parse a model embedded in a file, with line and column numbers of the file."""
-    return model_of_files([read_dsl("\n" * (at.line - 1) + indent(text, " " * (at.column - 1)), at.file)])
-
-
-def _is_store(name: str) -> bool:
-    if PurePath(name).suffix.lower() not in _YAML:
-        return False
-    raw = files.read_yaml(text_of_file(name), name)
-    return isinstance(raw, files.Located) and any(name in raw for name in _OF_STORES)
-
-
-def _tuples_of_file(name: str) -> Iterator[ir.Tuple]:
-    return read_tuples(text_of_file(name), name)
+def _model_of_store(store: files.Located) -> ir.Model:
+    named, text, at = store.text("model_file"), store.text("model"), store.place_of("model")
+    if named:
+        return _model(_beside(store.place.file, named))
+    if text is None:
+        raise ir.wrong(ir.Place(store.place.file, 1), "a store needs `model` or `model_file`")
+    placed = "\n" * (at.line - 1) + indent(text, " " * (at.column - 1))  # with line and column numbers of the file
+    return model_of_files([read_dsl(placed, at.file)])
 
 
 def _beside(name: str, other: str) -> str:

@@ -322,6 +322,35 @@ def test_expressions_of_json_say_one_thing(tmp_path, expression, message):
         read_files(str(tmp_path / "model.json"), ())
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ('"type_definitions": [', '"type_definitions": 5, "id": [', "`type_definitions` must be a list"),
+        ('"directly_related_user_types": [{"type": "doc"}]', '"directly_related_user_types": 5', "must be a list"),
+        ('"relation": "member"', '"relation": 5', "`relation` must be a string"),
+        ('"generic_types": [{"type_name": "TYPE_NAME_STRING"}]', '"generic_types": 5', "must be a list"),
+        ('{"type": "user", "relations": {}}', '{"type": "", "relations": {}}', "a type requires `type`, a string"),
+    ],
+)
+def test_json_of_another_shape_is_refused(tmp_path, before, after, said):
+    text = json.dumps(JSON)
+    assert before in text
+    (tmp_path / "model.json").write_text(text.replace(before, after))
+    with pytest.raises(ImportRejected, match=said):
+        read_files(str(tmp_path / "model.json"), ())
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["tuple_files: 5", "tests: [{list_objects: [{user: user:a, type: doc, assertions: {x: 5}}]}]",
+     "tests: [{list_users: [{object: doc:1, user_filter: [{type: user}], assertions: {x: {users: 5}}}]}]"],
+)  # fmt: skip
+def test_lists_of_a_store_are_lists(tmp_path, text):
+    (tmp_path / "store.yaml").write_text(f"model: {json.dumps(DSL)}\n{text}\n")
+    with pytest.raises(ImportRejected, match="must be a list"):
+        read_files(str(tmp_path / "store.yaml"), ())
+
+
 TUPLE = '"user": "user:a", "relation": "x", "object": "doc:1"'
 
 
@@ -333,7 +362,7 @@ TUPLE = '"user": "user:a", "relation": "x", "object": "doc:1"'
         ("t.csv", "user_type,user_id,relation,object_type,object_id,condition_name\nuser,a,x,doc,1\n", "5 cells"),
         ("t.csv", "user_type,user_id,relation,object_type,object_id\nuser,a,x,doc,1,c\n", "6 cells, but 5"),
         ("t.json", f'[{{{TUPLE}, "conditon": {{"name": "c"}}}}]', "`conditon` is not supported"),
-        ("t.json", f'[{{{TUPLE}, "condition": {{}}}}]', "a condition has a `name`"),
+        ("t.json", f'[{{{TUPLE}, "condition": {{}}}}]', "a condition requires `name`"),
         ("t.json", f'[{{{TUPLE}, "condition": {{"name": "c", "contxt": {{}}}}}}]', "`contxt` is not supported"),
         ("t.json", f'[{{{TUPLE}, "user": "user:b"}}]', "duplicate `user`"),
         ("t.json", f'{{"writes": [], "deletes": [{{{TUPLE}}}]}}', "`deletes` is not supported"),
