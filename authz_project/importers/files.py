@@ -24,27 +24,37 @@ _MOST_DEEP = 50
 
 
 class Located(dict[str, Any]):
-    """A mapping with its own place and those of its values."""
+    """A mapping with its place, and if it is YAML, with the nodes of its keys and values."""
 
     def __init__(self, place: ir.Place, values: Iterable[tuple[str, Any]] = ()):
         super().__init__(values)
         self.place = place
-        self.places: dict[str, ir.Place] = {}
+        self.nodes: dict[str, tuple[yaml.Node, Any]] = {}
 
     def place_of(self, key: str) -> ir.Place:
-        return self.places.get(key, self.place)
+        """Return the place of a value."""
+        return _place(self.nodes[key][1], self.place.file) if key in self.nodes else self.place
+
+    def place_of_key(self, key: str) -> ir.Place:
+        return _place(self.nodes[key][0], self.place.file) if key in self.nodes else self.place
 
     def check_keys(self, known: Iterable[str]) -> None:
         """Reject unknown keys: one that is silently ignored could be what restricts access, or a test."""
         advice = f"; use one of {', '.join(sorted(known))}" if known else ""
         unknown = [key for key in self if key not in known]
-        ir.refuse(ir.Fault(self.place_of(key), f"`{key}` is not supported{advice}") for key in unknown)
+        ir.refuse(ir.Fault(self.place_of_key(key), f"`{key}` is not supported{advice}") for key in unknown)
 
-    def text(self, key: str) -> str | None:
-        return self._value(key, str, "a string") or None
+    def text(self, key: str) -> str:
+        return self._value(key, str, "a string") or ""
 
     def listed(self, key: str) -> list[Any]:
         return self._value(key, list, "a list") or []
+
+    def placed(self, key: str) -> list[tuple[Any, ir.Place]]:
+        """Return the elements of a list in YAML, each with its place."""
+        elements = self.listed(key)
+        nodes = self.nodes[key][1].value if elements else []
+        return [(each, _place(node, self.place.file)) for each, node in zip(elements, nodes)]
 
     def mapping(self, key: str) -> Located:
         found: Located | None = self._value(key, Located, "a mapping")
@@ -117,34 +127,17 @@ def read_yaml(text: str, file: str) -> Any:
         raise ir.ImportRejected([ir.Fault(ir.Place(file), f"invalid YAML: {reason}")]) from None
 
 
-def node_of_yaml(text: str) -> yaml.Node | None:
-    """Return the document's syntax tree. Raise yaml.YAMLError if it is invalid or has anchors."""
-    loader = _Loader(text)
-    try:
-        node: yaml.Node | None = loader.get_single_node()
-        return node
-    finally:
-        loader.dispose()
-
-
-def pairs_of(node: yaml.MappingNode) -> Iterator[tuple[str, yaml.Node, yaml.Node]]:
-    """Yield each key as written (`no` is not a boolean), with its node and value. Duplicate keys are rejected."""
-    met: set[str] = set()
-    for key, value in node.value:
-        if not isinstance(key, yaml.ScalarNode) or key.tag == "tag:yaml.org,2002:merge":
-            raise _refusal("a key must be a string", key.start_mark)
-        if key.value in met:
-            raise _refusal(f"duplicate `{key.value}`", key.start_mark)
-        met.add(key.value)
-        yield key.value, key, value
-
-
 def _made(node: yaml.Node, loader: _Loader, file: str) -> Any:
+    """Return a value; keys of mappings are as written (`no` is not a boolean), and must be unique."""
     if isinstance(node, yaml.MappingNode):
         found = Located(_place(node, file))
-        for key, _, value in pairs_of(node):
-            found[key] = _made(value, loader, file)
-            found.places[key] = _place(value, file)
+        for key, value in node.value:
+            if not isinstance(key, yaml.ScalarNode) or key.tag == "tag:yaml.org,2002:merge":
+                raise _refusal("a key must be a string", key.start_mark)
+            if key.value in found:
+                raise _refusal(f"duplicate `{key.value}`", key.start_mark)
+            found[key.value] = _made(value, loader, file)
+            found.nodes[key.value] = key, value
         return found
     if isinstance(node, yaml.SequenceNode):
         return [_made(each, loader, file) for each in node.value]

@@ -220,11 +220,11 @@ def _relation(name: str, relations: files.Located, about: files.Located) -> ir.M
 
 def _subject(raw: Any, place: ir.Place) -> ir.Subject:
     raw = files.mapping_of(raw, place, "a subject type", ("type", "relation", "wildcard", "condition"))
-    wildcard, relation = raw.get("wildcard") is not None, raw.text("relation")
+    wildcard, relation = raw.get("wildcard") is not None, raw.text("relation") or None
     if wildcard and relation:
         raise ir.wrong(raw.place, "a subject type can have `relation` or `wildcard`, not both")
     type_name = raw.required("type", "a subject type")
-    return ir.Subject(type_name, relation, wildcard, raw.text("condition"), place=raw.place)
+    return ir.Subject(type_name, relation, wildcard, raw.text("condition") or None, place=raw.place)
 
 
 def _expression(raw: Any, place: ir.Place, depth: int) -> ir.Expression:
@@ -572,7 +572,7 @@ def _model_of_store(store: files.Located) -> ir.Model:
     named, text, at = store.text("model_file"), store.text("model"), store.place_of("model")
     if named:
         return _model(_beside(store.place.file, named))
-    if text is None:
+    if not text:
         raise ir.wrong(ir.Place(store.place.file, 1), "a store needs `model` or `model_file`")
     placed = "\n" * (at.line - 1) + indent(text, " " * (at.column - 1))  # with line and column numbers of the file
     return model_of_files([read_dsl(placed, at.file)])

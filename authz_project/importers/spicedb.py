@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
-
-import yaml
+from typing import Any, TypeVar
 
 from authz_project.importers import ir, spicedb_schema
-from authz_project.importers.files import neighbour_file, node_of_yaml, pairs_of, value_of_json
+from authz_project.importers.files import Located, mapping_of, neighbour_file, read_yaml, value_of_json
 from policy.files import Unreadable, text_of_file
 from policy.language.source import Source
+
+T = TypeVar("T")
 
 # ---- relationships ------------------------------------------------------------------------------------------------
 # Relationships as people write them, one per line: `document:plan#viewer@group:eng#member[at_night:{"from": 22}]`.
@@ -90,12 +91,9 @@ def _end(text: str, place: ir.Place) -> datetime:
 
 # ---- validation files ---------------------------------------------------------------------------------------------
 # YAML with a schema (or the name of its file), relationships, assertions, and expected relations.
-#
-# Every part keeps its place in the file, so that error messages have the file's line numbers.
 
 _EXPECTED = {"assertTrue": True, "assertFalse": False, "assertCaveated": False}
-_KNOWN = ("schema", "schemaFile", "relationships", "assertions", "validation", "namespace_configs", "validation_tuples")
-_OLD = {"namespace_configs": "write `schema`", "validation_tuples": "write `relationships`"}
+_KNOWN = ("schema", "schemaFile", "relationships", "assertions", "validation")
 _IN_BRACKETS = re.compile(r"\s*\[(?P<subject>[^\s\]\[]+)(?P<caveated>\[\.\.\.\])?(?:\s+-\s+\{(?P<but>[^}]+)\})?\]")
 
 
@@ -119,143 +117,87 @@ class Expected:
     place: ir.Place = field(default=ir.NOWHERE, compare=False)
 
 
-def validation_file_of(source: Source) -> ValidationFile:
-    """Read a validation file. Raise `ImportRejected` if it is invalid; errors of single lines are in the result."""
-    try:
-        root = node_of_yaml(source.text)
-        if isinstance(root, yaml.MappingNode):
-            return ValidationFile(source, _parts_of(root, source))
-    except yaml.YAMLError as reason:
-        mark = getattr(reason, "problem_mark", None)
-        place = spicedb_schema.place_in(source, mark.index) if mark else ir.Place(source.filename)
-        raise ir.wrong(place, f"invalid YAML: {getattr(reason, 'problem', reason)}") from None
-    message = "the validation file has no `schema`, `relationships` or `assertions`"
-    raise ir.wrong(ir.Place(source.filename), message)
-
-
-def _parts_of(root: yaml.MappingNode, source: Source) -> dict[str, yaml.Node]:
-    parts = {}
-    for name, key, value in pairs_of(root):
-        if name not in _KNOWN or name in _OLD:
-            advice = _OLD.get(name, f"use one of {', '.join(_KNOWN[:5])}")
-            raise ir.wrong(spicedb_schema.place_in(source, key.start_mark.index), f"unknown key `{name}`; {advice}")
-        parts[name] = value
-    return parts
-
-
 class ValidationFile:
-    """The contents of a validation file; `schema` is embedded, `schema_file` names a separate file."""
+    """The contents of a validation file. Errors of single lines are in `faults`; others raise `ImportRejected`."""
 
-    def __init__(self, source: Source, parts: dict[str, yaml.Node]):
-        self.source, self.parts = source, parts
-        self.faults: list[ir.Fault] = []  # errors of single lines
-        self.relationships = tuple(self._relationships())
-        self.asserted = tuple(self._asserted())
-        self.expected = tuple(self._expected())
-        named = self._scalar("schemaFile")
-        self.schema_file: str = named.value if named else ""
-        self.schema_file_place = self._place(named) if named else ir.NOWHERE
+    def __init__(self, source: Source):
+        raw = read_yaml(source.text, source.filename)
+        self.source = source
+        self.parts = mapping_of(raw, ir.Place(source.filename), "a validation file", _KNOWN)
+        self.faults: list[ir.Fault] = []
+        lines = self._lines_of("relationships") if self.parts.text("relationships") else ()
+        self.relationships = (*converted(relationship_of, lines, self.faults),)
+        self.asserted = (*converted(_assertion, self._assertions(), self.faults),)
+        validation = self.parts.mapping("validation")
+        self.expected = (*converted(_expected, ((validation, name) for name in validation), self.faults),)
         self.schema = self._schema()
-
-    def _scalar(self, part: str) -> yaml.ScalarNode | None:
-        node = self.parts.get(part)
-        if node is None or node.tag == "tag:yaml.org,2002:null":
-            return None
-        if not isinstance(node, yaml.ScalarNode):
-            raise ir.wrong(self._place(node), f"`{part}` must be a string")
-        return node
 
     def _schema(self) -> Source | None:
         """Return the schema with its place in the file, if its tokens there are the same as in the parsed YAML."""
-        node = self._scalar("schema")
-        if node is None:
+        text = self.parts.text("schema")
+        if self.parts.get("schema") is None:
             return None
+        node, whole = self.parts.nodes["schema"][1], self.source.text
         start, end = node.start_mark.index, node.end_mark.index
         if node.style in ("|", ">"):
-            start = self.source.text.find("\n", start)  # after the indicator, as in `schema: |+`
-        text = self.source.text
-        blanked = Source(_blank(text[:start]) + text[start:end] + _blank(text[end:]), self.source.filename)
-        alone = Source(node.value, f"{self.source.filename} (schema)")
+            start = whole.find("\n", start)  # after the indicator, as in `schema: |+`
+        blanked = Source(_blank(whole[:start]) + whole[start:end] + _blank(whole[end:]), self.source.filename)
+        alone = Source(text, f"{self.source.filename} (schema)")
         try:
             same = bool(spicedb_schema.tree_of(blanked) == spicedb_schema.tree_of(alone))
         except ir.ImportRejected:
             same = node.style == "|"
         return blanked if same else alone
 
-    def _relationships(self) -> Iterator[ir.Tuple]:
-        node = self._scalar("relationships")
-        for text, place in self._placed(node) if node else ():
-            try:
-                yield relationship_of(text, place)
-            except ir.ImportRejected as reason:
-                self.faults += reason.faults
-
-    def _placed(self, node: yaml.ScalarNode) -> Iterator[tuple[str, ir.Place]]:
+    def _lines_of(self, key: str) -> Iterator[tuple[str, ir.Place]]:
         """Yield the lines of a text, each with its place in the file."""
+        node = self.parts.nodes[key][1]
         reached = node.start_mark.index
-        for text, _ in lines_of(Source(node.value)):
+        for text, _ in lines_of(Source(self.parts[key])):
             found = self.source.text.find(text, reached, node.end_mark.index)
             reached = reached if found < 0 else found
             yield text, spicedb_schema.place_in(self.source, reached)
 
-    # ---- assertions -------------------------------------------------------------------------------------------------
+    def _assertions(self) -> Iterator[tuple[Any, ir.Place, bool]]:
+        asserted = self.parts.mapping("assertions")
+        asserted.check_keys(_EXPECTED)
+        for name in asserted:
+            yield from ((each, place, _EXPECTED[name]) for each, place in asserted.placed(name))
 
-    def _asserted(self) -> Iterator[ir.ExpectedCheck]:
-        for name, key, node in self._mapping("assertions"):
-            if name not in _EXPECTED:
-                raise ir.wrong(self._place(key), f"unknown key `{name}`; use one of {', '.join(_EXPECTED)}")
-            for item in self._sequence(node, name):
-                try:
-                    yield self._assertion(item, _EXPECTED[name])
-                except ir.ImportRejected as reason:
-                    self.faults += reason.faults
 
-    def _assertion(self, item: yaml.Node, expected: bool) -> ir.ExpectedCheck:
-        place = self._place(item)
-        if not isinstance(item, yaml.ScalarNode):
-            raise ir.wrong(place, "an assertion must be a string such as `document:plan#view@user:ann`")
-        asked, _, context = item.value.strip().partition(" with ")
-        found = relationship_of(asked.strip(), place)
-        values = context_of(context, place) if context else ()
-        return ir.ExpectedCheck(found.subject, found.relation, found.object, expected, values, place)
+def converted(convert: Callable[..., T], items: Iterable[tuple[Any, ...]], faults: list[ir.Fault]) -> Iterator[T]:
+    """Yield what each item is converted to, and collect the errors."""
+    for item in items:
+        try:
+            yield convert(*item)
+        except ir.ImportRejected as reason:
+            faults += reason.faults
 
-    def _expected(self) -> Iterator[Expected]:
-        for name, key, node in self._mapping("validation"):
-            try:
-                place = self._place(key)
-                subjects = tuple(map(self._expected_subject, self._sequence(node, name)))
-                yield Expected(*permission_of(name.strip(), place), subjects, place)
-            except ir.ImportRejected as reason:
-                self.faults += reason.faults
 
-    def _expected_subject(self, item: yaml.Node) -> ExpectedSubject:
-        """Parse `[user:ann] is <document:plan#viewer>`; what follows the brackets is an explanation, and may change."""
-        place = self._place(item)
-        found = _IN_BRACKETS.match(str(item.value))
-        if found is None:
-            raise ir.wrong(place, f"`{item.value}` has no subject; write expected subjects in brackets: `[user:ann]`")
-        excepted = [
-            subject_of(text.strip().removesuffix("[...]"), place) for text in (found["but"] or "").split(",") if text
-        ]
-        return ExpectedSubject(subject_of(found["subject"], place), bool(found["caveated"]), tuple(excepted), place)
+def _assertion(text: Any, place: ir.Place, expected: bool) -> ir.ExpectedCheck:
+    if not isinstance(text, str):
+        raise ir.wrong(place, "an assertion must be a string such as `document:plan#view@user:ann`")
+    asked, _, context = text.strip().partition(" with ")
+    found = relationship_of(asked.strip(), place)
+    values = context_of(context, place) if context else ()
+    return ir.ExpectedCheck(found.subject, found.relation, found.object, expected, values, place)
 
-    def _mapping(self, part: str) -> list[tuple[str, yaml.Node, yaml.Node]]:
-        node = self.parts.get(part)
-        if node is None or node.tag == "tag:yaml.org,2002:null":
-            return []
-        if not isinstance(node, yaml.MappingNode):
-            raise ir.wrong(self._place(node), f"`{part}` must be a map")
-        return list(pairs_of(node))
 
-    def _sequence(self, node: yaml.Node, part: str) -> list[yaml.Node]:
-        if node.tag == "tag:yaml.org,2002:null":
-            return []
-        if not isinstance(node, yaml.SequenceNode):
-            raise ir.wrong(self._place(node), f"`{part}` must be a list")
-        return list(node.value)
+def _expected(validation: Located, name: str) -> Expected:
+    place = validation.place_of_key(name)
+    subjects = tuple(_expected_subject(str(text), place) for text, place in validation.placed(name))
+    return Expected(*permission_of(name.strip(), place), subjects, place)
 
-    def _place(self, node: yaml.Node) -> ir.Place:
-        return spicedb_schema.place_in(self.source, node.start_mark.index)
+
+def _expected_subject(text: str, place: ir.Place) -> ExpectedSubject:
+    """Parse `[user:ann] is <document:plan#viewer>`; what follows the brackets is an explanation, and may change."""
+    found = _IN_BRACKETS.match(text)
+    if found is None:
+        raise ir.wrong(place, f"`{text}` has no subject; write expected subjects in brackets: `[user:ann]`")
+    excepted = [
+        subject_of(each.strip().removesuffix("[...]"), place) for each in (found["but"] or "").split(",") if each
+    ]
+    return ExpectedSubject(subject_of(found["subject"], place), bool(found["caveated"]), tuple(excepted), place)
 
 
 def _blank(text: str) -> str:
@@ -318,11 +260,7 @@ class _FileReader:
         if path.suffix in _YAML:
             self._validation(path, is_first=False)
             return
-        for text, place in lines_of(_source(path)):
-            try:
-                self.tuples.append(relationship_of(text, place))
-            except ir.ImportRejected as reason:
-                self.faults += reason.faults
+        self.tuples += converted(relationship_of, lines_of(_source(path)), self.faults)
 
     def _schema(self, source: Source, folder: Path) -> None:
         """Parse a schema, after its imports."""
@@ -341,7 +279,7 @@ class _FileReader:
             self._schema(_source(path, named.place), path.parent)
 
     def _validation(self, path: Path, is_first: bool) -> None:
-        file = validation_file_of(_source(path))
+        file = ValidationFile(_source(path))
         self.faults += file.faults
         self.tuples += file.relationships
         self.files.append((path.stem, file))
@@ -349,16 +287,17 @@ class _FileReader:
             self._schema_of(file, path)
 
     def _schema_of(self, file: ValidationFile, path: Path) -> None:
-        if file.schema is not None and file.schema_file:
-            raise ir.wrong(file.schema_file_place, "`schema` and `schemaFile` cannot both be given; remove one")
+        name, place = file.parts.text("schemaFile"), file.parts.place_of("schemaFile")
+        if file.schema is not None and name:
+            raise ir.wrong(place, "`schema` and `schemaFile` cannot both be given; remove one")
         if file.schema is not None:
             self._schema(file.schema, path.parent)
-        elif file.schema_file:
-            named = neighbour_file(path, file.schema_file)
+        elif name:
+            named = neighbour_file(path, name)
             if named is None:
-                fault = f"`{file.schema_file}` is not a file below this folder; name the schema in the command"
-                raise ir.wrong(file.schema_file_place, f"{fault}, first")
-            self._schema(_source(named, file.schema_file_place), named.parent)
+                fault = f"`{name}` is not a file below this folder; name the schema in the command, first"
+                raise ir.wrong(place, fault)
+            self._schema(_source(named, place), named.parent)
         else:
             raise ir.wrong(ir.Place(str(path)), "this file has no `schema`; name the file with the schema first")
 

@@ -296,7 +296,7 @@ def test_places_in_a_store_are_those_of_the_file(tmp_path):
 def test_what_a_store_file_has_besides_is_not_passed_over(tmp_path):
     store = tmp_path / "store.fga.yaml"
     store.write_text(f"model: {json.dumps(DSL)}\ntests:\n  - name: x\n    chek: []\n")
-    with pytest.raises(ImportRejected, match=r":4:11: `chek` is not supported"):
+    with pytest.raises(ImportRejected, match=r":4:5: `chek` is not supported"):
         read_files(str(store), [])
 
 
