@@ -59,9 +59,7 @@ class CarriedFacts:
 
     def _tell(self, tuple_: ir.Tuple, reason: NotCarried, report: ir.ImportReport) -> None:
         message = f"tuple {tuple_}: {reason.message}"
-        is_plain = tuple_.subject.relation is None and not tuple_.subject.is_everybody
-        home = self.layout.apart.home(tuple_.object.type, tuple_.relation, is_plain)
-        if not reason.is_wrong and (tuple_.object.type, home) in self._keeping:
+        if not reason.is_wrong and self._home(tuple_) in self._keeping:
             report.add(ir.ModelKind.NEEDED, tuple_.place, f"{message}; it may restrict access")
         else:
             report.add(ir.ModelKind.LOST, tuple_.place, message)
@@ -72,7 +70,7 @@ class CarriedFacts:
 
     def of(self, tuple_: ir.Tuple) -> list[Fact]:
         """Return the fact for a tuple, and one for each value that its condition binds. Raise NotCarried on failure."""
-        self._subject_of(tuple_)
+        self._check_subject(tuple_)
         expires_at = None if tuple_.expiry is None else microseconds_of(tuple_.expiry)
         predicate, args = self._fact_parts(tuple_)
         if tuple_.condition is None:
@@ -125,38 +123,30 @@ class CarriedFacts:
 
     # ---- tuples ------------------------------------------------------------------------------------------------------
 
-    def _subject_of(self, tuple_: ir.Tuple) -> ir.Subject:
-        """Return the tuple's kind of subject, which the model must allow."""
+    def _check_subject(self, tuple_: ir.Tuple) -> None:
+        """Refuse a tuple whose kind of subject the model does not allow."""
         who = tuple_.subject
-        key = (tuple_.object.type, tuple_.relation)
-        if key not in self._subjects:
+        allowed = self._subjects.get((tuple_.object.type, tuple_.relation), ())
+        if not allowed:
             raise NotCarried("the relation does not exist in the model, or cannot have tuples", is_wrong=True)
-        for each in self._subjects[key]:
-            alike = (each.type, each.relation, each.wildcard) == (who.type, who.relation, who.is_everybody)
-            if alike and (each.condition, each.expires) == (tuple_.condition, tuple_.expiry is not None):
-                return each
+        kind = ir.Subject(who.type, who.relation, who.is_everybody, tuple_.condition, tuple_.expiry is not None)
+        if kind in allowed:
+            return
         traits = [*([tuple_.condition] if tuple_.condition else []), *(["expiration"] if tuple_.expiry else [])]
         with_them = f" with {' and '.join(traits)}" if traits else ""
         raise NotCarried(f"the model does not allow this subject{with_them}", is_wrong=True)
 
     @cached_property
-    def _subjects(self) -> dict[tuple[str, str], list[ir.Subject]]:
-        """Return the allowed subjects of the model's original relations, before they were separated."""
-        found: dict[tuple[str, str], list[ir.Subject]] = {}
-        apart = self.layout.apart
-        homes = {(type_name, home): name for (type_name, name), home in apart.plain_homes.items()}
-        homes |= {(type_name, home): name for (type_name, name), home in apart.other_homes.items()}
-        for (type_name, name), relation in self.layout.relations.items():
-            if relation.subjects:
-                key = (type_name, homes.get((type_name, name), name))
-                found.setdefault(key, []).extend(relation.subjects)
-        return found
+    def _subjects(self) -> dict[RelationKey, tuple[ir.Subject, ...]]:
+        return {(type_.name, each.name): each.subjects for type_, each in ir.relations_of(self.layout.apart.original)}
+
+    def _home(self, tuple_: ir.Tuple) -> RelationKey:
+        """Return the relation under which the tuple is stored."""
+        is_plain = tuple_.subject.relation is None and not tuple_.subject.is_everybody
+        return tuple_.object.type, self.layout.apart.home(tuple_.object.type, tuple_.relation, is_plain)
 
     def _fact_parts(self, tuple_: ir.Tuple) -> tuple[str, tuple[Value, ...]]:
-        layout, who, thing = self.layout, tuple_.subject, self.value(tuple_.object)
-        is_plain = who.relation is None and not who.is_everybody
-        home = layout.apart.home(tuple_.object.type, tuple_.relation, is_plain)
-        key = (tuple_.object.type, home)
+        layout, who, thing, key = self.layout, tuple_.subject, self.value(tuple_.object), self._home(tuple_)
         if who.relation:
             name = Value(STRING, layout.userset_names[*key, who.type, who.relation])
             return "has_relation", (thing, name, self.value(ir.Who(who.type, who.id)))

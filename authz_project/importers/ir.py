@@ -428,7 +428,7 @@ class ImportReport:
 
 
 def leaves(expression: Expression, negated: bool = False) -> Iterator[tuple[Expression, bool]]:
-    """Yield each leaf of an expression, and whether it is on the subtracted side of an exclusion."""
+    """Yield each leaf of an expression and each `Unsure`, and whether it is on the subtracted side of an exclusion."""
     match expression:
         case Union(parts) | Intersection(parts):
             for part in parts:
@@ -438,6 +438,7 @@ def leaves(expression: Expression, negated: bool = False) -> Iterator[tuple[Expr
             yield from leaves(subtract, True)
         case Unsure(most):
             yield from leaves(most, negated)
+            yield expression, negated
         case _:
             yield expression, negated
 

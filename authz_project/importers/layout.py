@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from authz_project.importers import ir
-from policy.rules.components import Components
+from policy.rules.components import Components, reachable
 from policy.values import ABSTRACT, PRIMITIVES
 
 # ---- separating relations, until each is either stored or derived -------------------------------------------------
@@ -23,6 +23,7 @@ RelationKey = tuple[str, str]  # a type and a relation, named as in the model
 class SeparatedRelations:
     """The transformed model, where tuples of separated relations go, and which relations link objects."""
 
+    original: ir.Model
     model: ir.Model
     plain_homes: dict[RelationKey, str] = field(default_factory=dict)  # for subjects that are objects
     other_homes: dict[RelationKey, str] = field(default_factory=dict)  # for usersets and wildcards
@@ -46,7 +47,7 @@ def taken_apart(model: ir.Model) -> SeparatedRelations:
         if isinstance(leaf, ir.Arrow)
     }
     leading |= _between_things(model)
-    apart = SeparatedRelations(model)
+    apart = SeparatedRelations(model, model)
     types, all_leading = [], set()
     for type_ in model.types:
         splitter = _Splitter(type_, leading, apart)
@@ -58,15 +59,7 @@ def taken_apart(model: ir.Model) -> SeparatedRelations:
 def _between_things(model: ir.Model) -> set[RelationKey]:
     """Return the relations that link objects although no arrow follows them: `supersedes: [document]`."""
     things = {type_.name for type_ in model.types if type_.relations}
-    asked = {
-        (subject.type, subject.relation) for _, relation in ir.relations_of(model) for subject in relation.subjects
-    }
-    asked |= {
-        (type_.name, leaf.relation)
-        for type_, relation in ir.relations_of(model)
-        for leaf, _ in ir.leaves(relation.expression)
-        if isinstance(leaf, ir.Computed)
-    }
+    asked = _asked(model)
     return {
         (type_.name, relation.name)
         for type_, relation in ir.relations_of(model)
@@ -74,6 +67,16 @@ def _between_things(model: ir.Model) -> set[RelationKey]:
         and all(_is_plain(each) and each.type in things for each in relation.subjects)
         and (type_.name, relation.name) not in asked
     }
+
+
+def _asked(model: ir.Model) -> set[RelationKey]:
+    """Return the relations whose subjects are those of other relations, too: of the same object, or as a userset."""
+    found: set[RelationKey] = set()
+    for type_, relation in ir.relations_of(model):
+        found |= {(each.type, each.relation) for each in relation.subjects if each.relation}
+        leaves = (leaf for leaf, _ in ir.leaves(relation.expression))
+        found |= {(type_.name, leaf.relation) for leaf in leaves if isinstance(leaf, ir.Computed)}
+    return found
 
 
 class _Splitter:
@@ -165,19 +168,15 @@ def _is_plain(subject: ir.Subject) -> bool:
 def uncertain_relations(apart: SeparatedRelations) -> frozenset[RelationKey]:
     """Return the relations that depend on a condition or on an `Unsure`, directly or through other relations."""
     followers: dict[RelationKey, list[RelationKey]] = {}
-    found: dict[RelationKey, None] = {}
+    found: list[RelationKey] = []
     for type_, relation in ir.relations_of(apart.model):
         key = (type_.name, relation.name)
         for other, _ in needs(apart, type_, relation):
             followers.setdefault(other, []).append(key)
-        if any(each.condition for each in relation.subjects) or _has_unsure(relation.expression):
-            found[key] = None
-    queue = list(found)
-    for key in queue:
-        more = [each for each in dict.fromkeys(followers.get(key, ())) if each not in found]
-        found.update(dict.fromkeys(more))
-        queue += more
-    return frozenset(found)
+        leaves = (leaf for leaf, _ in ir.leaves(relation.expression))
+        if any(each.condition for each in relation.subjects) or any(isinstance(leaf, ir.Unsure) for leaf in leaves):
+            found.append(key)
+    return frozenset(reachable(found, lambda key: followers.get(key, ())))
 
 
 def without_circles(model: ir.Model, report: ir.ImportReport) -> ir.Model:
@@ -185,7 +184,7 @@ def without_circles(model: ir.Model, report: ir.ImportReport) -> ir.Model:
 
     A model with such a cycle has no stratification: `viewer: member but not viewer`.
     """
-    apart = SeparatedRelations(model)
+    apart = SeparatedRelations(model, model)
     types = {type_.name: type_ for type_ in model.types}
     by_key = {(type_.name, each.name): (types[type_.name], each) for type_, each in ir.relations_of(model)}
     edges = {key: sorted({other for other, _ in needs(apart, *found)}) for key, found in by_key.items()}
@@ -253,37 +252,23 @@ def _keys(
                     yield (subject.type, subject.relation)
 
 
-def _has_unsure(expression: ir.Expression) -> bool:
-    match expression:
-        case ir.Unsure():
-            return True
-        case ir.Union(parts) | ir.Intersection(parts):
-            return any(map(_has_unsure, parts))
-        case ir.Exclusion(base, subtract):
-            return _has_unsure(base) or _has_unsure(subtract)
-    return False
-
-
 # ---- relations whose tuples restrict access: without one of these, more would be granted --------------------------
 
 
 def restrictive_relations(apart: SeparatedRelations) -> frozenset[RelationKey]:
     """Return the relations that an exclusion subtracts or an `all` arrow follows, and their dependencies."""
     by_key = {(type_.name, relation.name): (type_, relation) for type_, relation in ir.relations_of(apart.model)}
-    found: dict[RelationKey, None] = {}
+    found: set[RelationKey] = set()
     for key, (type_, relation) in by_key.items():
-        found.update({other: None for other, negated in needs(apart, type_, relation) if negated})
+        found |= {other for other, negated in needs(apart, type_, relation) if negated}
         for leaf, negated in ir.leaves(relation.expression):
             if isinstance(leaf, ir.Direct) and negated:
-                found[key] = None
+                found.add(key)
             if isinstance(leaf, ir.Arrow) and leaf.every:
-                found.update({(type_.name, home): None for home in apart.homes(type_.name, leaf.tupleset)})
-    queue = [key for key in found if key in by_key]
-    for key in queue:
-        more = {other: None for other, _ in needs(apart, *by_key[key]) if other not in found and other in by_key}
-        found.update(more)
-        queue += more
-    return frozenset(found)
+                found |= {(type_.name, home) for home in apart.homes(type_.name, leaf.tupleset)}
+    return frozenset(
+        reachable(found & by_key.keys(), lambda key: [each for each, _ in needs(apart, *by_key[key]) if each in by_key])
+    )
 
 
 # ---- names --------------------------------------------------------------------------------------------------------
@@ -417,6 +402,25 @@ class PolicyLayout:
                 name = self.userset_names[type_name, relation, subject.type, subject.relation]
                 yield RelationStep(name, subject.type), subject
 
+    @cached_property
+    def conditions_of_steps(self) -> dict[tuple[str, RelationStep], list[str]]:
+        """Return the conditions that tuples of steps may have, by the type that the step begins at."""
+        found: dict[tuple[str, RelationStep], dict[str, None]] = {}
+        for key, relation in self.relations.items():
+            steps = [*self.usersets(*key)]
+            if key in self.apart.leading:
+                name = self.relation_names[key].name
+                steps += [(RelationStep(name, each.type), each) for each in relation.subjects if not each.relation]
+            for step, subject in steps:
+                if subject.condition:
+                    found.setdefault((key[0], step), {})[subject.condition] = None
+        return {step: [*names] for step, names in found.items()}
+
+    @cached_property
+    def uncertain_steps(self) -> frozenset[tuple[str, str]]:
+        """Return the types and names of steps that depend on a condition."""
+        return frozenset((type_name, step.name) for type_name, step in self.conditions_of_steps)
+
     def steps(self, type_name: str, tupleset: str) -> list[RelationStep]:
         """Return the relations that an arrow follows, to objects and to usersets."""
         found: list[RelationStep] = []
@@ -504,32 +508,22 @@ def _userset_name(relation: ir.ModelRelation, subject: ir.Subject) -> str:
 def _actors(apart: SeparatedRelations) -> frozenset[str]:
     """Return the types whose objects can be subjects other than in relations that are only followed."""
     found: set[str] = set()
-    asked: set[RelationKey] = set()
+    arrived_at: set[str] = set()  # names of relations that arrows lead to
     for type_, relation in ir.relations_of(apart.model):
         is_leading = (type_.name, relation.name) in apart.leading
         found |= {each.type for each in relation.subjects if not is_leading and not each.relation}
-        asked |= {(each.type, each.relation) for each in relation.subjects if each.relation}
         for leaf, _ in ir.leaves(relation.expression):
             if isinstance(leaf, ir.Itself):
                 found.add(type_.name)
-            if isinstance(leaf, ir.Computed):
-                asked.add((type_.name, leaf.relation))
+            if isinstance(leaf, ir.Arrow):
+                arrived_at.add(leaf.relation)
+    asked = _asked(apart.model)
     for type_, relation in ir.relations_of(apart.model):
-        if (type_.name, relation.name) in apart.leading & asked or _is_arrived_at(apart, type_.name, relation.name):
+        key = (type_.name, relation.name)
+        if key in apart.leading and (key in asked or relation.name in arrived_at):
             found |= {each.type for each in relation.subjects}
     if not found:
         found = {type_.name for type_ in apart.model.types if not type_.relations} or {
             type_.name for type_ in apart.model.types
         }
     return frozenset(found)
-
-
-def _is_arrived_at(apart: SeparatedRelations, type_name: str, relation: str) -> bool:
-    """Return whether an arrow leads to a relation that other arrows follow."""
-    if (type_name, relation) not in apart.leading:
-        return False
-    return any(
-        getattr(leaf, "tupleset", None) is not None and getattr(leaf, "relation", None) == relation
-        for _, each in ir.relations_of(apart.model)
-        for leaf, _ in ir.leaves(each.expression)
-    )

@@ -35,7 +35,6 @@ class Formulas:
     uncertain: frozenset[RelationKey]
     possible_relations: dict[RelationKey, None] = field(default_factory=dict)
     possible_steps: dict[tuple[str, RelationStep], None] = field(default_factory=dict)  # by source type
-    uncertain_steps: frozenset[tuple[str, str]] = frozenset()  # source types, and names of their steps
     _variables: set[str] = field(default_factory=set)  # of the current rule
 
     def rule(self, type_name: str, expression: ir.Expression, possible: bool = False) -> ast.Formula:
@@ -126,7 +125,7 @@ class Formulas:
         thing = self._thing(step.target, "other_")
         asked = self.holds(step.target, relation, terms.ACTOR, ast.Variable(thing), possible)
         leads = self._leads(type_name, step, thing, possible)
-        if (type_name, step.name) not in self.uncertain_steps:
+        if (type_name, step.name) not in self.layout.uncertain_steps:
             return terms.no(terms.every(leads, terms.no(asked)))
         waiting = terms.call("has_relation_if", terms.RESOURCE, terms.text(step.name), ast.Variable(thing), terms.ANY)
         typed = terms.matches(thing, self.layout.types[step.target])
@@ -151,7 +150,7 @@ class Formulas:
         )
 
     def _step_name(self, type_name: str, step: RelationStep, possible: bool) -> str:
-        if not (possible and (type_name, step.name) in self.uncertain_steps):
+        if not (possible and (type_name, step.name) in self.layout.uncertain_steps):
             return step.name
         self.possible_steps[type_name, step] = None
         return f"{self.layout.possibly}{step.name}"
@@ -208,8 +207,7 @@ class _PolicyWriter:
     def __init__(self, layout: PolicyLayout, has_usersets: bool):
         self.layout, self.has_usersets = layout, has_usersets
         self.failing: set[str] = set()
-        uncertain_steps = frozenset(_uncertain_steps(layout))
-        self.formulas = Formulas(layout, uncertain_relations(layout.apart), uncertain_steps=uncertain_steps)
+        self.formulas = Formulas(layout, uncertain_relations(layout.apart))
         self.blocks = {
             type_.name: ResourceBlock(type_, layout.types[type_.name], type_.name in layout.actors)
             for type_ in layout.model.types
@@ -338,7 +336,7 @@ class _PolicyWriter:
         rules = Rules(name, longhand=[terms.rule("has_relation", params, given)])
         rules.longhand += [
             self._waiting_relation(block, name, step, condition, True)
-            for condition in _conditions_of(self.layout, block.type.name, step)
+            for condition in self.layout.conditions_of_steps.get((block.type.name, step), ())
         ]
         block.rules.append(rules)
 
@@ -365,34 +363,6 @@ def _shorthands(name: str, formulas: list[ast.Formula]) -> list[ast.Shorthand]:
 def _two(name: str, other: str = "") -> str:
     """Return a variable for an object of one type, distinct from that of the `other` type."""
     return f"other_{name}" if other and variable(name) == variable(other) else variable(name)
-
-
-def _uncertain_steps(layout: PolicyLayout) -> set[tuple[str, str]]:
-    return {
-        (type_.name, _step_name(layout, type_.name, relation, subject))
-        for type_, relation in ir.relations_of(layout.model)
-        for subject in relation.subjects
-        if subject.condition and (subject.relation or layout.is_leading(type_.name, relation.name))
-    }
-
-
-def _conditions_of(layout: PolicyLayout, type_name: str, step: RelationStep) -> list[str]:
-    """Return the conditions that tuples of a step may have."""
-    found = (
-        subject.condition
-        for type_, relation in ir.relations_of(layout.model)
-        for subject in relation.subjects
-        if (type_.name, subject.type) == (type_name, step.target)
-        and subject.condition
-        and _step_name(layout, type_name, relation, subject) == step.name
-    )
-    return [*dict.fromkeys(found)]
-
-
-def _step_name(layout: PolicyLayout, type_name: str, relation: ir.ModelRelation, subject: ir.Subject) -> str:
-    if subject.relation:
-        return layout.userset_names[type_name, relation.name, subject.type, subject.relation]
-    return layout.relation_names[type_name, relation.name].name
 
 
 # ---- the text of the policy, with the comments of the original ----------------------------------------------------
