@@ -187,13 +187,6 @@ def described(operand: ir.ModelOperand) -> str:
             return f"{described(left)} {'-' if minus else '+'} {second}"
 
 
-def asked_values(condition: ir.ModelCondition) -> dict[str, str]:
-    """Return the values that a condition needs, with their Polar types: parameters, sums, and network bounds."""
-    types = {each.name: polar_type(each.type) or STRING for each in condition.parameters}
-    others = unasked(condition) if condition.needs_every_value else []
-    return {name: types.get(name, INTEGER) for name in (*_asked(condition.test), *others)}
-
-
 def unasked(condition: ir.ModelCondition) -> list[str]:
     """Return the parameters that the translated test does not use."""
     asked = {*_asked(condition.test), *(each.parameter for each in networks(condition.test))}
@@ -202,6 +195,7 @@ def unasked(condition: ir.ModelCondition) -> list[str]:
 
 
 def _asked(test: ir.ModelTest) -> Iterator[str]:
+    """Yield the names of the values that a test needs: parameters, sums, and network bounds."""
     for atom in ir.atoms(test):
         match atom:
             case ir.IsTrue(name):
@@ -219,11 +213,6 @@ def _asked(test: ir.ModelTest) -> Iterator[str]:
 
 def worked_out(condition: ir.ModelCondition, values: ir.ContextValues) -> dict[str, list[Value]]:
     """Return the values that a tuple or request gives to a condition, by name. Raise NoEquivalent if one has none."""
-    asked = asked_values(condition)
-    return {name: each for name, each in _all_worked_out(condition, values).items() if name in asked}
-
-
-def _all_worked_out(condition: ir.ModelCondition, values: ir.ContextValues) -> dict[str, list[Value]]:
     types = {each.name: each.type for each in condition.parameters}
     found: dict[str, list[Value]] = {}
     for name, raw in values:
@@ -243,7 +232,8 @@ def _all_worked_out(condition: ir.ModelCondition, values: ir.ContextValues) -> d
                 raise NoEquivalent(f"parameter {network.parameter}: {reason}") from None
             found[f"{network.parameter} {FIRST}"] = [Value(INTEGER, str(first))]
             found[f"{network.parameter} {LAST}"] = [Value(INTEGER, str(last))]
-    return found
+    asked = {*_asked(condition.test), *(unasked(condition) if condition.needs_every_value else ())}
+    return {name: each for name, each in found.items() if name in asked}
 
 
 def _total(operand: ir.ModelOperand, found: dict[str, list[Value]]) -> int | None:

@@ -51,33 +51,13 @@ def _users(model: ir.Model, condition: ir.ModelCondition) -> Iterator[str]:
 OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
-@dataclass(frozen=True)
-class WrittenCondition:
-    condition: ir.ModelCondition
-    name: str
-    rules: tuple[ast.Rule, ...]
-
-
-def written_condition(condition: ir.ModelCondition, name: str, fails: bool, clock: frozenset[str]) -> WrittenCondition:
-    """Return the rules for when the condition is met; with `fails`, also those for when it is definitely not met."""
+def condition_rules(condition: ir.ModelCondition, name: str, fails: bool, clock: frozenset[str]) -> Iterator[ast.Rule]:
+    """Yield the rules for when the condition is met; with `fails`, also those for when it is definitely not met."""
     writer = _ConditionWriter(condition, clock)
     params = [terms.parameter("when", name)]
-    rules = [terms.rule(name, params, part) for part in _ways(writer.whole(True))]
+    yield from (terms.rule(name, params, part) for part in _ways(writer.whole(True)))
     if fails:
-        rules += [terms.rule("fails", params, part) for part in _ways(writer.whole(False))]
-    return WrittenCondition(condition, name, tuple(rules))
-
-
-def value_rules() -> Iterator[ast.Rule]:
-    """Yield the rules for the value of a parameter: the tuple's, or else the request's."""
-    name, value = ast.Variable("name"), ast.Variable("value")
-    head = (terms.parameter("when", "Resource"), terms.parameter("name", "String"), value)
-    bound = terms.call("parameter", terms.WHEN, name, value)
-    asked = terms.call("context", name, value)
-    yield terms.rule("value_of", head, bound)
-    yield terms.rule(
-        "value_of", head, terms.every(asked, terms.no(terms.call("parameter", terms.WHEN, name, terms.ANY)))
-    )
+        yield from (terms.rule("fails", params, part) for part in _ways(writer.whole(False)))
 
 
 def _ways(formula: ast.Formula) -> tuple[ast.Formula, ...]:

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from authz_project.importers import ir, policy
-from authz_project.importers.conditions import report_unsupported, value_rules, written_condition
+from authz_project.importers import ir
+from authz_project.importers.conditions import report_unsupported
 from authz_project.importers.facts import WrittenTests, check_duplicates, written_tests
 from authz_project.importers.layout import PolicyLayout, layout_of, without_circles
-from authz_project.importers.policy import written_blocks
+from authz_project.importers.policy import policy_text
 from checks.testing import run
 from facts import loading, table
 from facts.numbering import signature_numbers
@@ -16,8 +16,6 @@ from facts.wire import Fact
 from policy.active import forget_program
 from policy.core.journal import By, changing
 from policy.errors import AuthzError
-from policy.language.ast import print_item
-from policy.language.format import formatted
 from policy.models import Environment
 from policy.publishing import NotApproved, Published, active_version, publish
 from policy.rules import compile_text
@@ -75,32 +73,11 @@ def carried(imported: ir.Imported, report: ir.ImportReport, options: ImportOptio
     layout = layout_of(model, report, options.clock)
     report_unsupported(model, report)
     tests = written_tests(replace(imported, model=model), layout, report)
-    policy = formatted(_policy(layout, tests, options))
-    if tests.tests and (kept := without_failures(compile_text(policy), tests, report)) != tests:
-        policy, tests = formatted(_policy(layout, kept, options)), kept
-    return Carried(policy, layout, tests)
-
-
-def _policy(layout: PolicyLayout, tests: WrittenTests, options: ImportOptions) -> str:
     has_usersets = options.usersets or tests.asks_usersets
-    written = written_blocks(layout, has_usersets)
-    parts = ["\n".join(policy.comment_lines(layout.model.comment)) + "\n"] if layout.model.comment else []
-    if has_usersets:
-        parts.append(policy.USERSETS.format(name=layout.userset_type).lstrip())
-    for block in written.blocks:
-        parts.append(policy.block_text(block))
-        parts.append(policy.declares_text(block))
-    conditions = layout.model.conditions
-    for each in conditions:
-        name = layout.conditions[each.name]
-        parts.append(policy.condition_text(written_condition(each, name, each.name in written.failing, layout.clock)))
-    if conditions:
-        parts.append(policy.VALUES + policy.rules_text(value_rules()))
-    if any(block.roles for block in written.blocks):
-        leads = any(set(layout.targets(*key)) & layout.actors for key in layout.apart.leading)
-        parts.append(policy.ALLOW.lstrip() + (policy.ALLOW_RELATIONS.lstrip() if leads else ""))
-    parts += [f"{print_item(item)}\n" for item in tests.items]
-    return "\n".join(part for part in parts if part)
+    policy = policy_text(layout, tests, has_usersets)
+    if tests.tests and (kept := without_failures(compile_text(policy), tests, report)) != tests:
+        policy, tests = policy_text(layout, kept, has_usersets), kept
+    return Carried(policy, layout, tests)
 
 
 # ---- loading ------------------------------------------------------------------------------------------------------

@@ -315,10 +315,10 @@ def unused_start(text: str, names: set[str]) -> str:
     return text
 
 
-def variable(name: str, *, besides: frozenset[str] | set[str] = frozenset()) -> str:
+def variable(name: str) -> str:
     """Return a variable with this name, or a similar one if it is reserved."""
     text = word(name)
-    while text in HELD_VARIABLES or text in besides:
+    while text in HELD_VARIABLES:
         text += "_"
     return text
 

@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from textwrap import wrap
-from typing import NamedTuple
 
 from authz_project.importers import ir, terms
-from authz_project.importers.conditions import WrittenCondition
+from authz_project.importers.conditions import condition_rules
+from authz_project.importers.facts import WrittenTests
 from authz_project.importers.layout import (
     PolarName,
     PolicyLayout,
@@ -19,6 +19,7 @@ from authz_project.importers.layout import (
 )
 from policy.language import ast
 from policy.language.ast import print_formula, print_item
+from policy.language.format import formatted
 from policy.values import quoted
 
 # ---- expressions as conditions of shorthand rules, about `actor` and `resource` -----------------------------------
@@ -188,30 +189,20 @@ class ResourceBlock:
     rules: list[Rules] = field(default_factory=list)
 
 
-class WrittenPolicy(NamedTuple):
-    blocks: list[ResourceBlock]
-    failing: frozenset[str]  # conditions of which rules need to know whether they definitely fail
-
-
-def written_blocks(layout: PolicyLayout, has_usersets: bool) -> WrittenPolicy:
-    """Write all blocks; with `has_usersets`, actors represent usersets in checks, to which `user:*` does not apply."""
-    writer = _PolicyWriter(layout, has_usersets)
-    for type_ in layout.model.types:
-        for relation in type_.relations:
-            writer.relation(type_, relation)
-    writer.what_is_possible()
-    return WrittenPolicy([*writer.blocks.values()], frozenset(writer.failing))
-
-
 class _PolicyWriter:
+    """Writes all blocks; with `has_usersets`, actors represent usersets in checks, to which `user:*` does not apply."""
+
     def __init__(self, layout: PolicyLayout, has_usersets: bool):
         self.layout, self.has_usersets = layout, has_usersets
-        self.failing: set[str] = set()
+        self.failing: set[str] = set()  # conditions of which rules need to know whether they definitely fail
         self.formulas = Formulas(layout, uncertain_relations(layout.apart))
         self.blocks = {
             type_.name: ResourceBlock(type_, layout.types[type_.name], type_.name in layout.actors)
             for type_ in layout.model.types
         }
+        for type_, relation in ir.relations_of(layout.model):
+            self.relation(type_, relation)
+        self.what_is_possible()
 
     # ---- definite ----------------------------------------------------------------------------------------------------
 
@@ -377,7 +368,10 @@ allow(actor: Actor, role: String, resource: Resource) if has_role(actor, role, r
 ALLOW_RELATIONS = """
 allow(actor: Actor, relation: String, resource: Resource) if has_relation(resource, relation, actor);
 """
-VALUES = """# A value that a condition asks for: the tuple's own, or else the request's.
+VALUES = """
+# A value that a condition asks for: the tuple's own, or else the request's.
+value_of(when: Resource, name: String, value) if parameter(when, name, value);
+value_of(when: Resource, name: String, value) if context(name, value) and not parameter(when, name, _);
 """
 USERSETS = """
 # Stands for a userset in questions: {name}{{"group:eng#member"}}, which is given the role "member" on the group.
@@ -385,14 +379,35 @@ actor {name} {{}}
 """
 
 
-def comment_lines(lines: Iterable[str]) -> list[str]:
+def policy_text(layout: PolicyLayout, tests: WrittenTests, has_usersets: bool) -> str:
+    writer = _PolicyWriter(layout, has_usersets)
+    blocks, conditions = writer.blocks.values(), layout.model.conditions
+    parts = ["\n".join(_comment_lines(layout.model.comment)) + "\n"] if layout.model.comment else []
+    if has_usersets:
+        parts.append(USERSETS.format(name=layout.userset_type).lstrip())
+    for block in blocks:
+        parts += [_block_text(block), _declares_text(block)]
+    for each in conditions:
+        name = layout.conditions[each.name]
+        rules = condition_rules(each, name, each.name in writer.failing, layout.clock)
+        parts.append(_condition_text(each, name, rules))
+    if conditions:
+        parts.append(VALUES.lstrip())
+    if any(block.roles for block in blocks):
+        leads = any(set(layout.targets(*key)) & layout.actors for key in layout.apart.leading)
+        parts.append(ALLOW.lstrip() + (ALLOW_RELATIONS.lstrip() if leads else ""))
+    parts += [f"{print_item(item)}\n" for item in tests.items]
+    return formatted("\n".join(part for part in parts if part))
+
+
+def _comment_lines(lines: Iterable[str]) -> list[str]:
     """Return comments in Polar's syntax."""
     return [f"# {_visible(line)}".rstrip() for text in lines for line in (text.splitlines() or [""])]
 
 
-def block_text(block: ResourceBlock) -> str:
+def _block_text(block: ResourceBlock) -> str:
     keyword = "actor" if block.is_actor else "resource"
-    lines = comment_lines(block.type.comment)
+    lines = _comment_lines(block.type.comment)
     body = [*_declared(block), *_ruled(block)]
     opening = f"{keyword} {block.name} {{"
     lines += [opening, *body, "}"] if body else [f"{opening}}}"]
@@ -406,20 +421,16 @@ def _declared(block: ResourceBlock) -> Iterator[str]:
     silent = {rules.name: rules.comment for rules in block.rules if rules.comment and not rules.shorthand}
     for keyword, names in (("roles", block.roles), ("permissions", block.permissions)):
         if names:
-            yield from _names(keyword, names, silent)
+            yield f"{keyword} = ["
+            for name in names:
+                yield from _comment_lines(silent.get(name, ()))
+                yield f"{quoted(name)},"
+            yield "];"
     if block.relations:
         for name, _ in block.relations:
-            yield from comment_lines(silent.get(name, ()))
+            yield from _comment_lines(silent.get(name, ()))
         inside = ", ".join(f"{name}: {type_name}" for name, type_name in block.relations)
         yield f"relations = {{ {inside} }};"
-
-
-def _names(keyword: str, names: list[str], commented: dict[str, tuple[str, ...]]) -> Iterator[str]:
-    yield f"{keyword} = ["
-    for name in names:
-        yield from comment_lines(commented.get(name, ()))
-        yield f"{quoted(name)},"
-    yield "];"
 
 
 def _ruled(block: ResourceBlock) -> Iterator[str]:
@@ -430,35 +441,29 @@ def _ruled(block: ResourceBlock) -> Iterator[str]:
         if is_first or rules.comment:
             yield ""
         is_first = False
-        yield from comment_lines(rules.comment)
+        yield from _comment_lines(rules.comment)
         yield from (f"{print_formula(each.head)} if {print_formula(each.body)};" for each in rules.shorthand)
 
 
-def declares_text(block: ResourceBlock) -> str:
+def _declares_text(block: ResourceBlock) -> str:
     """Return the declarations of relations that lead to several types."""
     comments = {rules.name: rules.comment for rules in block.rules}
     lines: list[str] = []
     for name, declared in block.declared.items():
         targets = [each.types[-1].text for each in declared]
         about = " ".join(comments.get(name, ())) or f"leads to {' and '.join(targets)}"
-        lines += comment_lines([f"{quoted(name)}: {about}"])
+        lines += _comment_lines([f"{quoted(name)}: {about}"])
         lines += map(print_item, declared)
     return "".join(f"{line}\n" for line in dict.fromkeys(lines))
 
 
-def condition_text(written: WrittenCondition) -> str:
-    condition = written.condition
-    lines = comment_lines(condition.comment)
-    original = condition.text or condition.name
-    lines += comment_lines(wrap(original, WIDTH))
-    lines.append(f"resource {written.name} {{}}")
-    for rule in written.rules:
+def _condition_text(condition: ir.ModelCondition, name: str, rules: Iterable[ast.Rule]) -> str:
+    lines = _comment_lines(condition.comment)
+    lines += _comment_lines(wrap(condition.text or condition.name, WIDTH))
+    lines.append(f"resource {name} {{}}")
+    for rule in rules:
         lines += ["", print_item(rule)]
     return "\n".join(lines) + "\n"
-
-
-def rules_text(rules: Iterable[ast.Rule]) -> str:
-    return "".join(f"{print_item(rule)}\n" for rule in rules)
 
 
 def _visible(line: str) -> str:

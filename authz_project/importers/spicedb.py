@@ -210,45 +210,32 @@ def _blank(text: str) -> str:
 _YAML = (".yaml", ".yml")
 
 
-@dataclass(frozen=True)
-class SpiceDBFiles:
-    """The contents of all files, as written."""
-
-    model: ir.Model
-    tuples: tuple[ir.Tuple, ...] = ()
-    files: tuple[tuple[str, ValidationFile], ...] = ()  # by the names of their tests
-
-
 def imported(schema: Path | str, others: Sequence[Path | str] = ()) -> ir.Imported:
     """Read the files. Raise `ImportRejected` with all errors."""
-    read = read_files(Path(schema), [Path(each) for each in others])
+    read = SpiceDBFiles(Path(schema), [Path(each) for each in others])
     passed = spicedb_schema.passed_through(read.model)
     scenarios = tuple(found for name, file in read.files if (found := _scenario(name, file, passed)))
-    return ir.Imported(read.model, read.tuples, scenarios)
+    return ir.Imported(read.model, tuple(read.tuples), scenarios)
 
 
-def read_files(schema: Path, others: Sequence[Path] = ()) -> SpiceDBFiles:
-    return _FileReader().read(schema, others)
+class SpiceDBFiles:
+    """The contents of all files, as written. Raise `ImportRejected` with all errors."""
 
-
-@dataclass
-class _FileReader:
-    faults: list[ir.Fault] = field(default_factory=list)
-    texts: list[spicedb_schema.SchemaText] = field(default_factory=list)
-    tuples: list[ir.Tuple] = field(default_factory=list)
-    files: list[tuple[str, ValidationFile]] = field(default_factory=list)
-    imported: set[Path] = field(default_factory=set)
-
-    def read(self, schema: Path, others: Sequence[Path]) -> SpiceDBFiles:
+    def __init__(self, schema: Path, others: Sequence[Path] = ()):
+        self.tuples: list[ir.Tuple] = []
+        self.files: list[tuple[str, ValidationFile]] = []  # by the names of their tests
+        self._texts: list[spicedb_schema.SchemaText] = []
+        self._imported: set[Path] = set()
+        self._faults: list[ir.Fault] = []
         try:
             self._first(schema)
             for path in others:
                 self._another(path)
         except ir.ImportRejected as reason:
-            self.faults += reason.faults
-        if self.faults:
-            raise ir.ImportRejected(self.faults)
-        return SpiceDBFiles(spicedb_schema.model_of(self.texts), tuple(self.tuples), tuple(self.files))
+            self._faults += reason.faults
+        if self._faults:
+            raise ir.ImportRejected(self._faults)
+        self.model = spicedb_schema.model_of(self._texts)
 
     def _first(self, path: Path) -> None:
         if path.suffix in _YAML:
@@ -260,27 +247,27 @@ class _FileReader:
         if path.suffix in _YAML:
             self._validation(path, is_first=False)
             return
-        self.tuples += converted(relationship_of, lines_of(_source(path)), self.faults)
+        self.tuples += converted(relationship_of, lines_of(_source(path)), self._faults)
 
     def _schema(self, source: Source, folder: Path) -> None:
         """Parse a schema, after its imports."""
         text = spicedb_schema.parse(source)
         for each in text.imports:
             self._import(each, folder)
-        self.texts.append(text)
+        self._texts.append(text)
 
-    def _import(self, named: spicedb_schema.ImportStatement, folder: Path) -> None:
-        relative = PurePosixPath(named.path)
-        path = None if relative.is_absolute() or ".." in relative.parts else neighbour_file(folder / "this", named.path)
+    def _import(self, named: spicedb_schema.IncludedName, folder: Path) -> None:
+        relative = PurePosixPath(named.name)
+        path = None if relative.is_absolute() or ".." in relative.parts else neighbour_file(folder / "this", named.name)
         if path is None:
-            raise ir.wrong(named.place, f"`{named.path}` is not a file below the folder of this one; move it there")
-        if path not in self.imported:
-            self.imported.add(path)
+            raise ir.wrong(named.place, f"`{named.name}` is not a file below the folder of this one; move it there")
+        if path not in self._imported:
+            self._imported.add(path)
             self._schema(_source(path, named.place), path.parent)
 
     def _validation(self, path: Path, is_first: bool) -> None:
         file = ValidationFile(_source(path))
-        self.faults += file.faults
+        self._faults += file.faults
         self.tuples += file.relationships
         self.files.append((path.stem, file))
         if is_first:

@@ -16,8 +16,8 @@ from policy.rules.declarations import did_you_mean
 
 
 @dataclass(frozen=True)
-class PartialReference:
-    """`...name`: includes the contents of the partial."""
+class IncludedName:
+    """The partial that a definition includes (`...name`), or the path of the file that a schema imports."""
 
     name: str
     place: ir.Place = field(default=ir.NOWHERE, compare=False)
@@ -26,15 +26,9 @@ class PartialReference:
 @dataclass(frozen=True)
 class Definition:
     name: str
-    members: tuple[ir.ModelRelation | PartialReference, ...]
+    members: tuple[ir.ModelRelation | IncludedName, ...]
     is_partial: bool = False
     comment: tuple[str, ...] = ()
-    place: ir.Place = field(default=ir.NOWHERE, compare=False)
-
-
-@dataclass(frozen=True)
-class ImportStatement:
-    path: str
     place: ir.Place = field(default=ir.NOWHERE, compare=False)
 
 
@@ -45,7 +39,7 @@ class SchemaText:
     comment: tuple[str, ...]  # at the start and at the end of the file
     definitions: tuple[Definition, ...]
     conditions: tuple[ir.ModelCondition, ...]
-    imports: tuple[ImportStatement, ...]
+    imports: tuple[IncludedName, ...]
 
 
 _GRAMMAR = Grammar(
@@ -142,7 +136,7 @@ class _SchemaReader:
                     self._use(each, bool(found["definition"] or found["caveat"]))
                     head += comment
                 case "import":
-                    found["import"].append(ImportStatement(each.children[0][1:-1], self.place(each)))
+                    found["import"].append(IncludedName(each.children[0][1:-1], self.place(each)))
                     head += comment
                 case "caveat":
                     found["caveat"].append(self._caveat(each, comment))
@@ -179,10 +173,10 @@ class _SchemaReader:
         comment += self.comments.until(tree.meta.end_pos)
         return Definition(_path(path), read, tree.data == "partial", comment, self.place(tree))
 
-    def _member(self, tree: SyntaxTree) -> ir.ModelRelation | PartialReference:
+    def _member(self, tree: SyntaxTree) -> ir.ModelRelation | IncludedName:
         place = self.place(tree)
         if tree.data == "named":
-            return PartialReference(_path(tree.children[0]), place)
+            return IncludedName(_path(tree.children[0]), place)
         comment = self.comments.until(tree.meta.start_pos) + self.comments.beside(tree.meta.end_pos)
         name, *parts = tree.children
         if tree.data == "permission":  # the types before its expression are known from the relations anyway
@@ -303,7 +297,7 @@ class _Partials:
 
     def _members(self, definition: Definition, within: tuple[str, ...]) -> Iterator[ir.ModelRelation]:
         for member in definition.members:
-            if not isinstance(member, PartialReference):
+            if not isinstance(member, IncludedName):
                 yield member
             elif member.name in within:
                 self.faults.append(ir.Fault(member.place, f"partial `{member.name}` includes itself; remove this"))

@@ -32,7 +32,7 @@ if __name__ == "__main__":  # before what needs it is imported
 from django.core.management.base import CommandError
 
 from authz_project.importers.ir import ContextValues, ImportRejected, Thing, Who, relations_of
-from authz_project.importers.spicedb import SpiceDBFiles, read_files
+from authz_project.importers.spicedb import SpiceDBFiles
 from tests.importers.spicedb_meaning import Answer, World
 
 FOLDERS = (
@@ -126,7 +126,7 @@ def _some(found: Sequence, most: int) -> list:
 
 def carried(path: Path, folder: Path) -> Outcome:
     """What comes of one file."""
-    read = read_files(path)
+    read = SpiceDBFiles(path)
     if len(read.tuples) > MOST_TUPLES:
         return Outcome(remarks=[f"left out: {len(read.tuples):,} relationships are more than a test of a policy holds"])
     outcome = asked_at_once(path, [], read, folder)
