@@ -55,6 +55,16 @@ _UNITS = {unit: Decimal(length) for unit, length in _LENGTHS.items()}
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d:\d\d)(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
 
 
+ID_LIMITS = f"must have 1 to {MAX_ID_BYTES} bytes of UTF-8, without NUL, and must not be `*`"
+
+
+def is_id(text: str) -> bool:
+    try:
+        return 0 < len(text.encode()) <= MAX_ID_BYTES and "\0" not in text and text != "*"
+    except UnicodeEncodeError:  # a lone surrogate
+        return False
+
+
 class NoEquivalent(ValueError):
     """A value, or a part of a condition, has no equivalent in Polar; the message says why."""
 
@@ -100,8 +110,8 @@ def value_of(type_name: str, raw: object) -> Value:
     if kind == STRING:
         if not isinstance(raw, str):
             raise NoEquivalent(f"{raw!r} is not a string")
-        if not 0 < len(raw.encode(errors="replace")) <= MAX_ID_BYTES or "\0" in raw or raw == "*":
-            raise NoEquivalent(f"a string must have 1 to {MAX_ID_BYTES} bytes, without NUL, and must not be `*`")
+        if not is_id(raw):
+            raise NoEquivalent(f"a string {ID_LIMITS}")
         return Value(STRING, raw)
     number = _number(type_name, raw)
     if not is_number_of(type_name, number):

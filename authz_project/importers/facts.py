@@ -9,9 +9,9 @@ from functools import cached_property
 from hashlib import sha256
 
 from authz_project.importers import ir
-from authz_project.importers.cel import NoEquivalent, described, parameters_of, sums, worked_out
+from authz_project.importers.cel import ID_LIMITS, NoEquivalent, described, is_id, parameters_of, sums, worked_out
 from authz_project.importers.layout import PolicyLayout, RelationKey, RelationKind, restrictive_relations
-from facts.wire import MAX_ID_BYTES, Fact
+from facts.wire import Fact
 from policy.core.clock import microseconds_of
 from policy.language import ast
 from policy.values import STRING, Value
@@ -206,8 +206,8 @@ def _short(raw: object) -> str:
 
 
 def _id(text: str) -> str:
-    if not 0 < len(text.encode(errors="replace")) <= MAX_ID_BYTES or "\0" in text or text == "*":
-        raise NotCarried(f"an id must have 1 to {MAX_ID_BYTES} bytes, without NUL, and must not be `*`")
+    if not is_id(text):
+        raise NotCarried(f"an id {ID_LIMITS}")
     return text
 
 

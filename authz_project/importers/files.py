@@ -21,6 +21,7 @@ from policy.errors import AuthzError
 # ---- YAML, JSON and CSV with the place of each value --------------------------------------------------------------
 
 _MOST_DEEP = 50
+_WORDS = ("yes", "no", "on", "off")
 
 
 class Located(dict[str, Any]):
@@ -83,12 +84,22 @@ def mapping_of(raw: Any, place: ir.Place, what: str, known: Sequence[str]) -> Lo
 
 
 class _Loader(yaml.SafeLoader):
-    """Keeps times as texts. Rejects anchors and aliases: with them, a few lines can expand beyond all memory."""
+    """Reads values as YAML 1.2 does: `yes`, `12:30` and dates are texts, which older versions take for other values.
+
+    Rejects anchors and aliases: with them, a few lines can expand beyond all memory.
+    """
 
     depth = 0
 
+    def resolve(self, kind: type[yaml.Node], value: Any, implicit: Any) -> str:
+        tag: str = super().resolve(kind, value, implicit)
+        is_text = tag.endswith(":timestamp") or (kind is yaml.ScalarNode and (":" in value or value.lower() in _WORDS))
+        return self.DEFAULT_SCALAR_TAG if is_text else tag
+
     def compose_node(self, parent: Any, index: Any) -> Any:
         event = self.peek_event()
+        if getattr(event, "tag", None) is not None:
+            raise _refusal("tags (`!`) are not supported; remove this one", event.start_mark)
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
             raise _refusal("anchors and aliases (`&`, `*`) are not supported; write out the values", event.start_mark)
         if self.depth > _MOST_DEEP:
@@ -102,12 +113,6 @@ class _Loader(yaml.SafeLoader):
 
 def _refusal(message: str, mark: yaml.Mark) -> yaml.MarkedYAMLError:
     return yaml.MarkedYAMLError(problem=message, problem_mark=mark)
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
 
 
 def read_yaml(text: str, file: str) -> Any:

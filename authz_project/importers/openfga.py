@@ -185,12 +185,14 @@ def _blanked(found: re.Match[str]) -> str:
 # ---- the model as in OpenFGA's API: JSON with `type_definitions` --------------------------------------------------
 
 _DEEPEST_USERSET = 40
+_TWO_HALVES = re.compile(r"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
 
 
 def read_json_model(text: str, file: str) -> ModelPart:
     """Read the model. Raise ImportRejected with the place of an error."""
-    # JSON is a subset of YAML, whose parser provides line numbers, but for tabs between tokens; strings have none.
-    raw = files.read_yaml(text.replace("\t", " "), file)
+    # JSON is a subset of YAML, whose parser provides line numbers, but for tabs between tokens (strings have none) and
+    # characters that are escaped in two halves.
+    raw = files.read_yaml(_TWO_HALVES.sub(_joined, text.replace("\t", " ")), file)
     if isinstance(raw, files.Located) and isinstance(raw.get("authorization_model"), files.Located):
         raw = raw["authorization_model"]
     if not isinstance(raw, files.Located) or "type_definitions" not in raw:
@@ -200,6 +202,10 @@ def read_json_model(text: str, file: str) -> ModelPart:
     types = tuple(_type(each, raw.place) for each in raw.listed("type_definitions"))
     conditions = raw.mapping("conditions")
     return ModelPart(types, (), tuple(_condition(name, conditions) for name in conditions), ())
+
+
+def _joined(found: re.Match[str]) -> str:
+    return found[0] if len(found[0]) == 2 else str(files.value_of_json(f'"{found[0]}"'))
 
 
 def _type(raw: Any, place: ir.Place) -> ir.Type:

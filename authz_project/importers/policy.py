@@ -468,4 +468,4 @@ def _condition_text(condition: ir.ModelCondition, name: str, rules: Iterable[ast
 
 def _visible(line: str) -> str:
     """Return the line without characters that comments cannot contain."""
-    return re.sub(r"[\x00-\x08\x0b-\x1f\x7f\x85\u2028\u2029\u202a-\u202e\u2066-\u2069]", " ", line).strip()
+    return re.sub(r"[\x00-\x08\x0b-\x1f\x7f\x85\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]", " ", line).strip()

@@ -159,6 +159,13 @@ def test_tuples_that_the_model_does_not_allow_are_left_out_only_if_asked_for(db,
     assert re.search(said, run(*words, "--partial")[1])
 
 
+def test_an_id_that_is_no_unicode_is_named(db, tmp_path):
+    (tmp_path / "m.fga").write_text(PARTLY.replace('x.startsWith("a")', 'x == "a"'))
+    (tmp_path / "t.json").write_text(r'[{"user": "user:\ud800", "relation": "owner", "object": "doc:1"}]')
+    with pytest.raises(CommandError, match=r"t\.json:1:2: .*: an id must have 1 to 512 bytes of UTF-8"):
+        run(str(tmp_path / "m.fga"), str(tmp_path / "t.json"))
+
+
 def test_a_test_that_fails_here_is_no_small_thing(db, tmp_path):
     store = tmp_path / "wrong.fga.yaml"
     store.write_text(Path(DRIVE).read_text().replace("can_share: false", "can_share: true"))

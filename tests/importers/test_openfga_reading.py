@@ -9,6 +9,7 @@ import pytest
 from authz_project.importers.ir import (
     Arrow,
     Computed,
+    Constant,
     Direct,
     Exclusion,
     ExpectedCheck,
@@ -380,6 +381,34 @@ TUPLE = '"user": "user:a", "relation": "x", "object": "doc:1"'
 def test_nothing_of_a_tuple_is_left_out_in_silence(name, text, said):
     with pytest.raises(ImportRejected, match=re.escape(said)):
         list(read_tuples(text, name))
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [("yes", "yes"), ("Off", "Off"), ("12:30", "12:30"), ("2026-01-31", "2026-01-31"), ("true", True), ("1.5", 1.5),
+     ("0x1f", 31), ("'5'", "5"), ("null", None)],
+)  # fmt: skip
+def test_values_are_read_as_openfga_reads_them(written, value):
+    """A text meets no condition that asks for a truth value or a number."""
+    text = f"- {{user: 'user:a', relation: x, object: 'doc:1', condition: {{name: c, context: {{x: {written}}}}}}}"
+    (found,) = read_tuples(text, "t.yaml")
+    assert found.values == (("x", value),)
+
+
+@pytest.mark.parametrize("written", ["!!bool foo", "!!timestamp foo", "!x 5", "!!python/name:os.system ''"])
+def test_yaml_has_no_tags(written):
+    with pytest.raises(ImportRejected, match=r"t\.yaml:1:\d+: invalid YAML: tags"):
+        list(read_tuples(f"- {written}", "t.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("written", "value"), [("\N{GRINNING FACE}", "\N{GRINNING FACE}"), ("\\\\ud83d\\\\ude00", "\\ud83d\\ude00")]
+)
+def test_characters_in_two_halves_are_read_as_one(tmp_path, written, value):
+    text = json.dumps(JSON).replace('\\"a\\" in names', json.dumps(f'"{written}" in names')[1:-1])
+    (tmp_path / "model.json").write_text(text)
+    (condition,) = read_files(str(tmp_path / "model.json"), []).model.conditions
+    assert condition.test.parts[1].item == Constant(value)
 
 
 def test_keys_are_read_as_they_are_written():
