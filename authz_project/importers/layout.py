@@ -395,23 +395,21 @@ class PolicyLayout:
         """Return whether a relation leads to a single type, so that its block can declare it."""
         return len(self.targets(type_name, relation)) == 1
 
-    def usersets(self, type_name: str, relation: str) -> Iterator[tuple[RelationStep, ir.Subject]]:
-        """Yield the usersets among a relation's subjects, each with the relation under which it is stored."""
+    def steps_of(self, type_name: str, relation: str) -> Iterator[tuple[RelationStep, ir.Subject]]:
+        """Yield the usersets among a relation's subjects, and the objects that it leads to, with steps to them."""
         for subject in self.relations[type_name, relation].subjects:
             if subject.relation:
                 name = self.userset_names[type_name, relation, subject.type, subject.relation]
                 yield RelationStep(name, subject.type), subject
+            elif self.is_leading(type_name, relation):
+                yield RelationStep(self.relation_names[type_name, relation].name, subject.type), subject
 
     @cached_property
     def conditions_of_steps(self) -> dict[tuple[str, RelationStep], list[str]]:
         """Return the conditions that tuples of steps may have, by the type that the step begins at."""
         found: dict[tuple[str, RelationStep], dict[str, None]] = {}
-        for key, relation in self.relations.items():
-            steps = [*self.usersets(*key)]
-            if key in self.apart.leading:
-                name = self.relation_names[key].name
-                steps += [(RelationStep(name, each.type), each) for each in relation.subjects if not each.relation]
-            for step, subject in steps:
+        for key in self.relations:
+            for step, subject in self.steps_of(*key):
                 if subject.condition:
                     found.setdefault((key[0], step), {})[subject.condition] = None
         return {step: [*names] for step, names in found.items()}
@@ -423,15 +421,8 @@ class PolicyLayout:
 
     def steps(self, type_name: str, tupleset: str) -> list[RelationStep]:
         """Return the relations that an arrow follows, to objects and to usersets."""
-        found: list[RelationStep] = []
-        plain = self.apart.home(type_name, tupleset, True)
-        if self.is_leading(type_name, plain):
-            name = self.relation_names[type_name, plain].name
-            found += [RelationStep(name, target) for target in self.targets(type_name, plain)]
-        other = self.apart.home(type_name, tupleset, False)
-        if (type_name, other) in self.relations:
-            found += [step for step, _ in self.usersets(type_name, other)]
-        return list(dict.fromkeys(found))
+        homes = [each for each in self.apart.homes(type_name, tupleset) if (type_name, each) in self.relations]
+        return list(dict.fromkeys(step for home in homes for step, _ in self.steps_of(type_name, home)))
 
     def public_types(self, type_name: str, relation: str) -> tuple[str, ...]:
         subjects = self.relations[type_name, relation].subjects

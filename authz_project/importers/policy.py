@@ -210,31 +210,21 @@ class _PolicyWriter:
         block, named = self.blocks[type_.name], self.layout.relation_names[type_.name, relation.name]
         rules = Rules(named.name, relation.comment)
         block.rules.append(rules)
-        if named.kind is RelationKind.RELATION:
-            self._leading(block, rules, relation, named.name)
-        else:
+        if named.kind is not RelationKind.RELATION:
             (block.roles if named.kind is RelationKind.ROLE else block.permissions).append(named.name)
-        for step, subject in self.layout.usersets(type_.name, relation.name):
-            self._declare(block, step.name, step.target)
+        if named.kind is RelationKind.RELATION and not self.layout.is_simple(type_.name, relation.name):
+            block.declared[named.name] = [
+                ast.Declare(ast.Name("has_relation"), (ast.Name(block.name), ast.Name("String"), ast.Name(target)))
+                for target in map(self.layout.types.__getitem__, self.layout.targets(type_.name, relation.name))
+            ]
+        for step, subject in self.layout.steps_of(type_.name, relation.name):
+            if step.name not in block.declared:
+                self._declare(block, step.name, step.target)
             if subject.condition:
                 rules.longhand.append(self._waiting_relation(block, step.name, step, subject.condition, False))
         if named.kind is RelationKind.RELATION:
             return
         rules.shorthand += _shorthands(named.name, self._ways(type_, relation, False))
-
-    def _leading(self, block: ResourceBlock, rules: Rules, relation: ir.ModelRelation, name: str) -> None:
-        targets = self.layout.targets(block.type.name, relation.name)
-        if len(targets) == 1:
-            self._declare(block, name, targets[0])
-        for target in targets:
-            if len(targets) > 1:
-                types = (block.name, "String", self.layout.types[target])
-                declare = ast.Declare(ast.Name("has_relation"), tuple(map(ast.Name, types)))
-                block.declared.setdefault(name, []).append(declare)
-        for subject in relation.subjects:
-            if subject.condition:
-                step = RelationStep(name, subject.type)
-                rules.longhand.append(self._waiting_relation(block, name, step, subject.condition, False))
 
     def _declare(self, block: ResourceBlock, name: str, target: str) -> None:
         declared = (name, self.layout.types[target])
