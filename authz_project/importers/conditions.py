@@ -55,15 +55,9 @@ def condition_rules(condition: ir.ModelCondition, name: str, fails: bool, clock:
     """Yield the rules for when the condition is met; with `fails`, also those for when it is definitely not met."""
     writer = _ConditionWriter(condition, clock)
     params = [terms.parameter("when", name)]
-    yield from (terms.rule(name, params, part) for part in _ways(writer.whole(True)))
+    yield from (terms.rule(name, params, part) for part in terms.parts_of(writer.whole(True), ast.Or))
     if fails:
-        yield from (terms.rule("fails", params, part) for part in _ways(writer.whole(False)))
-
-
-def _ways(formula: ast.Formula) -> tuple[ast.Formula, ...]:
-    if formula == terms.FALSE:
-        return (terms.FALSE,)
-    return formula.parts if isinstance(formula, ast.Or) else (formula,)
+        yield from (terms.rule("fails", params, part) for part in terms.parts_of(writer.whole(False), ast.Or))
 
 
 @dataclass(frozen=True)
@@ -75,20 +69,22 @@ class _ConditionWriter:
         formula = self.says(self.condition.test, holds)
         if not self.condition.needs_every_value:
             return _lean(formula)
-        types = {each.name: cel.polar_type(each.type) for each in self.condition.parameters}
-        if None in types.values():
+        if None in map(cel.polar_type, self._types.values()):
             return terms.FALSE  # such a value cannot be given
         others = [_value(name, terms.ANY) for name in cel.unasked(self.condition) if name not in self.clock]
-        together = _together([*self._given(), *others, formula])
-        parts = together.parts if isinstance(together, ast.And) else (together,)
+        parts = terms.parts_of(_together([*self._given(), *others, formula]), ast.And)
         typed = [each for part in parts for each in self._typed(part)]
-        return _lean(terms.every(*typed, *[self._elements_fit(each.name) for each in self.condition.parameters]))
+        return _lean(terms.every(*typed, *map(self._elements_fit, self._types)))
+
+    @cached_property
+    def _types(self) -> dict[str, str]:
+        return {each.name: each.type for each in self.condition.parameters}
 
     def _typed(self, part: ast.Formula) -> list[ast.Formula]:
         """Replace a call that accepts any value of a parameter by one for values of its type."""
-        for each in self.condition.parameters:
-            if part == _value(each.name, terms.ANY) and not each.type.startswith("list<"):
-                return self._term(ir.GivenValue(each.name))[1]
+        for name, type_name in self._types.items():
+            if part == _value(name, terms.ANY) and not type_name.startswith("list<"):
+                return self._term(ir.GivenValue(name))[1]
         return [part]
 
     def _elements_fit(self, name: str) -> ast.Formula:
@@ -96,7 +92,7 @@ class _ConditionWriter:
 
         The types of other parameters are checked wherever their values are used.
         """
-        kind = cel.element_type({each.name: each.type for each in self.condition.parameters}.get(name, ""))
+        kind = cel.element_type(self._types.get(name, ""))
         if kind is None:
             return terms.TRUE
         held = self._variable(f"one of {name}", f"one_of_{name}")
@@ -108,8 +104,8 @@ class _ConditionWriter:
     def _variables(self) -> dict[str, str]:
         """Return the variables for the values by their names, those of the parameters first; no two are the same."""
         found: dict[str, str] = {}
-        for each in self.condition.parameters:
-            found[each.name] = unused(variable(each.name), {*found.values()})
+        for name in self._types:
+            found[name] = unused(variable(name), {*found.values()})
         return found
 
     def _variable(self, name: str, wanted: str) -> ast.Variable:
@@ -203,8 +199,8 @@ class _ConditionWriter:
                 return ast.CurrentTime(), []
             case ir.GivenValue(name):
                 held = self._variable(name, name)
-                types = {each.name: cel.polar_type(each.type) or STRING for each in self.condition.parameters}
-                return held, [_value(name, held), terms.matches(held.name, types.get(name, INTEGER))]
+                kind = (cel.polar_type(self._types[name]) or STRING) if name in self._types else INTEGER
+                return held, [_value(name, held), terms.matches(held.name, kind)]
             case ir.Sum():
                 text = cel.described(operand)
                 held = self._variable(text, text.replace(" + ", "_plus_").replace(" - ", "_minus_"))

@@ -354,19 +354,16 @@ class _ScenarioWriter:
         place = args.index(any_one)
         if not any(self.layout.public_types(*key) for key in self.layout.relations):
             return [_list_assertion(predicate, args, place, [self.facts.value(each) for each in asked.expected])]
+
+        def asserted(holds: bool, name: str) -> ast.Assertion:
+            who = self.facts.value(ir.Who(asked.type, name))
+            return _assertion(holds, predicate, (*args[:place], who, *args[place + 1 :]))
+
         everybody = any(each.is_everybody for each in asked.expected)
-        found = [
-            _assertion(everybody, *self._with(predicate, args, place, self.facts.value(ir.Who(asked.type, ANYBODY))))
-        ]
         expected = {each.id for each in asked.expected if not each.is_everybody}
         known = {each.subject.id for each in self.tuples if each.subject.type == asked.type} - {"*"}
-        for name in sorted(expected | (set() if everybody else known)):
-            who = self.facts.value(ir.Who(asked.type, name))
-            found.append(_assertion(name in expected, *self._with(predicate, args, place, who)))
-        return found
-
-    def _with(self, predicate: str, args: tuple[Value, ...], place: int, who: Value) -> tuple[str, tuple[Value, ...]]:
-        return predicate, (*args[:place], who, *args[place + 1 :])
+        named = sorted(expected | (set() if everybody else known))
+        return [asserted(everybody, ANYBODY), *(asserted(name in expected, name) for name in named)]
 
     def _stand_ins(self, asked: ir.SubjectList) -> list[ir.Who]:
         """Return all usersets of the requested kind, for objects that appear in tuples."""

@@ -336,7 +336,7 @@ class _PolicyWriter:
 
 def _shorthands(name: str, formulas: list[ast.Formula]) -> list[ast.Shorthand]:
     """Return one shorthand rule per alternative; `a or b` becomes two."""
-    parts = dict.fromkeys(part for each in formulas for part in (each.parts if isinstance(each, ast.Or) else (each,)))
+    parts = dict.fromkeys(part for each in formulas for part in terms.parts_of(each, ast.Or))
     head = ast.Reference(name)
     return [ast.Shorthand(head, part) for part in parts if part not in (terms.FALSE, head)]
 

@@ -38,9 +38,14 @@ def rule(predicate: str, params: Iterable[ast.Parameter | ast.Term], body: ast.F
     return ast.Rule(ast.Head(ast.Name(predicate), tuple(params)), body)
 
 
+def parts_of(formula: ast.Formula, kind: type[ast.And] | type[ast.Or]) -> tuple[ast.Formula, ...]:
+    """Return the parts of a formula of this kind; of another, the formula itself."""
+    return formula.parts if isinstance(formula, kind) else (formula,)
+
+
 def every(*parts: ast.Formula) -> ast.Formula:
     """Return the conjunction of the parts, flattened; drops `true`, and is `false` if a part is."""
-    flat = [each for part in parts for each in (part.parts if isinstance(part, ast.And) else (part,))]
+    flat = [each for part in parts for each in parts_of(part, ast.And)]
     if FALSE in flat:
         return FALSE
     return _joined(ast.And, [each for each in flat if each != TRUE], TRUE)
@@ -48,7 +53,7 @@ def every(*parts: ast.Formula) -> ast.Formula:
 
 def either(*parts: ast.Formula) -> ast.Formula:
     """Return the disjunction of the parts, flattened; drops `false`, and is `true` if a part is."""
-    flat = [each for part in parts for each in (part.parts if isinstance(part, ast.Or) else (part,))]
+    flat = [each for part in parts for each in parts_of(part, ast.Or)]
     if TRUE in flat:
         return TRUE
     return _joined(ast.Or, [each for each in flat if each != FALSE], FALSE)
