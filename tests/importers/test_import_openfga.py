@@ -74,6 +74,14 @@ def test_facts_are_written_as_their_file_is_called(db, tmp_path, name, starts):
     assert (tmp_path / name).read_text().startswith(starts)
 
 
+@pytest.mark.parametrize("name", ["f.csv", "f.jsonl", "f.txt", "f"])
+def test_facts_are_read_again_by_the_name_of_their_file(environment, tmp_path, name):
+    run(DRIVE, "--policy", str(tmp_path / "p.polar"), "--facts", str(tmp_path / name))
+    call_command("load_policy", str(tmp_path / "p.polar"), stdout=io.StringIO())
+    call_command("load_facts", str(tmp_path / name), stdout=io.StringIO())
+    assert len(list(read.every(environment.pk))) == 10
+
+
 def test_it_loads_into_an_environment_that_it_makes(db):
     out, _ = run(DRIVE, "--load", "--environment", "drive", "--note", "from there")
     environment = Environment.objects.get(slug="drive")

@@ -48,7 +48,7 @@ def imported(tmp_path):
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.stem)
 def test_a_sample_becomes_a_policy_to_read(sample, tmp_path, db, rewrite):
-    files = {suffix: tmp_path / f"{sample.stem}{suffix}" for suffix in (".polar", ".facts")}
+    files = {".polar": tmp_path / "policy.polar", ".facts": tmp_path / "facts.txt"}
     call_command(
         "import_model", "spicedb", str(sample), policy=str(files[".polar"]), facts=str(files[".facts"]),
         stdout=io.StringIO(), stderr=io.StringIO(),

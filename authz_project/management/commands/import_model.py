@@ -2,7 +2,7 @@
 
 from argparse import ArgumentParser
 from collections.abc import Callable
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
 from django.core.management.base import CommandError
@@ -13,7 +13,7 @@ from authz_project.importers.convert import Carried, ImportOptions, carried, loa
 from authz_project.importers.ir import Imported, ImportRejected, ImportReport, ModelKind, check_parameters, relations_of
 from checks.asking.run import in_memory
 from facts.accept import check_facts
-from facts.wire import WRITERS
+from facts.wire import WRITERS, format_of
 from policy.core.journal import by_command
 from policy.errors import AuthzError, Unavailable
 from policy.files import Bundle, Unwritable, make_folder, shown_name, write_new
@@ -68,7 +68,7 @@ class Command(ServiceCommand):
         )
         parser.add_argument("--policy", metavar="FILE", help="Write the policy to FILE.")
         parser.add_argument(
-            "--facts", metavar="FILE", help="Write the facts to FILE: .csv, .json, or otherwise in the syntax of tests."
+            "--facts", metavar="FILE", help="Write the facts to FILE, for load_facts: .csv, .txt, or otherwise JSON."
         )
         load = parser.add_argument(
             "--load", action="store_true",
@@ -157,7 +157,7 @@ class Command(ServiceCommand):
         if policy is not None:
             files[policy] = lambda file: file.write(found.policy)
         if facts is not None:
-            writer = WRITERS[_format(facts)]
+            writer = WRITERS[format_of(facts)]
             files[facts] = lambda file: writer(file, iter(found.facts))
         write_new(files)
         for name in files:
@@ -184,8 +184,3 @@ def _check_clock(imported: Imported, clock: list[str]) -> None:
     for name in clock:
         if known.get(name) != "timestamp":
             raise CommandError(f"--clock {name}: no condition has a timestamp parameter of this name.")
-
-
-def _format(name: str) -> str:
-    suffix = PurePath(name).suffix.lower().removeprefix(".")
-    return suffix if suffix in WRITERS else "notation"
