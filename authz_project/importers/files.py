@@ -315,8 +315,9 @@ class Grammar:
                 continue
             pattern = parser.get_terminal(name).pattern
             fixed = (pattern.raw or pattern.value).strip('"')
-            place = self.rules.find(name if name in self.words else f'"{fixed}"')
-            found[self.words.get(name) or f"`{fixed}`"] = (not fixed.isidentifier(), place)
+            place = not fixed.isidentifier(), self.rules.find(name if name in self.words else f'"{fixed}"')
+            shown = self.words.get(name) or f"`{fixed}`"
+            found[shown] = min(place, found.get(shown, place))  # several terminals may have the same word
         *others, last = sorted(found, key=found.__getitem__) or ["the end"]
         return f"{', '.join(others)} or {last}" if others else last
 

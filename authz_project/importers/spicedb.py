@@ -228,26 +228,29 @@ class SpiceDBFiles:
         self._imported: set[Path] = set()
         self._faults: list[ir.Fault] = []
         try:
-            self._first(schema)
+            self._read(schema, is_first=True)
             for path in others:
-                self._another(path)
+                self._read(path, is_first=False)
         except ir.ImportRejected as reason:
             self._faults += reason.faults
         if self._faults:
             raise ir.ImportRejected(self._faults)
         self.model = spicedb_schema.model_of(self._texts)
 
-    def _first(self, path: Path) -> None:
+    def _read(self, path: Path, is_first: bool) -> None:
+        """Read a file; the first one has the schema, or names it."""
+        source = _source(path)
         if path.suffix in _YAML:
-            self._validation(path, is_first=True)
+            file = ValidationFile(source)
+            self._faults += file.faults
+            self.tuples += file.relationships
+            self.files.append((path.stem, file))
+            if is_first:
+                self._schema_of(file, path)
+        elif is_first:
+            self._schema(source, path.parent)
         else:
-            self._schema(_source(path), path.parent)
-
-    def _another(self, path: Path) -> None:
-        if path.suffix in _YAML:
-            self._validation(path, is_first=False)
-            return
-        self.tuples += converted(relationship_of, lines_of(_source(path)), self._faults)
+            self.tuples += converted(relationship_of, lines_of(source), self._faults)
 
     def _schema(self, source: Source, folder: Path) -> None:
         """Parse a schema, after its imports."""
@@ -264,14 +267,6 @@ class SpiceDBFiles:
         if path not in self._imported:
             self._imported.add(path)
             self._schema(_source(path, named.place), path.parent)
-
-    def _validation(self, path: Path, is_first: bool) -> None:
-        file = ValidationFile(_source(path))
-        self._faults += file.faults
-        self.tuples += file.relationships
-        self.files.append((path.stem, file))
-        if is_first:
-            self._schema_of(file, path)
 
     def _schema_of(self, file: ValidationFile, path: Path) -> None:
         name, place = file.parts.text("schemaFile"), file.parts.place_of("schemaFile")
