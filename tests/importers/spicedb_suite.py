@@ -33,6 +33,7 @@ from django.core.management.base import CommandError
 
 from authz_project.importers.ir import ContextValues, ImportRejected, Thing, Who, relations_of
 from authz_project.importers.spicedb import SpiceDBFiles
+from checks.asking.run import in_memory
 from tests.importers.spicedb_meaning import Answer, World
 
 FOLDERS = (
@@ -201,7 +202,7 @@ def main(checkout: Path) -> int:
 
     snapshot.FACTS_ALONE_TIME_LIMIT = math.inf  # a busy machine is no mistake of a policy's
     whole, refused, files = Outcome(), 0, 0
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, in_memory():
         for path in validation_files(checkout):
             plain = Path(folder) / path.name.removesuffix(".skip")
             for each in (path, *path.parent.glob("*.zed")):
