@@ -207,6 +207,7 @@ class Dialect:
     unmaterialized = " NOT MATERIALIZED"
     text_type = "text"
     plans_unions = True  # whether `IN (… UNION ALL …)` can use an index of the outer table
+    no_ids = "'', '*'"  # in normal form
     dual = ""  # the FROM clause of a select with a condition but without a table
     native_types = {
         Family.INTEGER: "bigint", Family.NUMERIC: "numeric", Family.BOOLEAN: "boolean", Family.UUID: "uuid",
@@ -257,6 +258,12 @@ class Dialect:
         return f"CAST(NULL AS {self.native_types.get(family, self.text_type)})"
 
     # ---- comparisons ---------------------------------------------------------------------------------------------
+
+    def is_id(self, side: Typed, is_not_null: bool = False) -> str:
+        """Return the test that a column has an id: no NULL, no empty text, and not `*`; empty if all of it is known."""
+        if side.family not in NATIVE:
+            return f"{self.text(side)} NOT IN ({self.no_ids})"
+        return "" if is_not_null else f"{side.sql} IS NOT NULL"
 
     def text(self, side: Typed) -> str:
         """Return the expression as text in normal form."""
@@ -401,6 +408,11 @@ class SQLite(Dialect):
         found, is_text = super().family(sql_type), re.search("char|clob|text", sql_type.lower())
         return Family.UNKNOWN if found == Family.TEXT and not is_text else found
 
+    def is_id(self, side: Typed, is_not_null: bool = False) -> str:
+        if side.family not in NATIVE:
+            return super().is_id(side, is_not_null)
+        return f"{side.sql} NOT IN ({self.no_ids})"  # its columns may hold anything, whatever their type
+
     def constant(self, value: str, family: Family) -> str | None:
         shown = super().constant(value, family)
         return None if family == Family.NUMERIC and not _is_kept(value) else shown
@@ -453,6 +465,7 @@ class MySQL(Dialect):
     can_correlate = False
     unmaterialized = ""
     plans_unions = False
+    no_ids = "X'', X'2a'"
     dual = " FROM DUAL"
     native_types = {Family.INTEGER: "SIGNED", Family.BOOLEAN: "SIGNED"}
 
@@ -465,7 +478,7 @@ class MySQL(Dialect):
         return hexadecimal(value)
 
     def null(self, family: Family) -> str:
-        return super().null(family) if family in NATIVE else "CAST(CAST(NULL AS CHAR(513)) AS BINARY)"
+        return super().null(family) if family in NATIVE else _NO_BYTES
 
     def text(self, side: Typed) -> str:
         if side.is_normal and side.family not in NATIVE:
@@ -498,11 +511,10 @@ class MySQL(Dialect):
         return f"(CASE WHEN CAST({number} AS BINARY) = {text} THEN {number} END)"
 
     def typed(self, sql: str, family: Family) -> str:
-        return f"CAST({sql} AS SIGNED)" if family in NATIVE else self._wide(sql)
-
-    def _wide(self, sql: str) -> str:
+        if family in NATIVE:
+            return f"CAST({sql} AS SIGNED)"
         # The first row makes recursive columns wider than any id. A truncated value was not an id.
-        return f"CAST(CAST(CONVERT({sql} USING utf8mb4) AS CHAR(513) CHARACTER SET utf8mb4) AS BINARY)"
+        return f"LEFT(COALESCE({sql}, {_NO_BYTES}), 513)"
 
     def shown(self, sql: str, family: Family) -> str:
         return sql if family in NATIVE else f"CONVERT({sql} USING utf8mb4)"
@@ -525,6 +537,9 @@ class MariaDB(MySQL):
 
     def steps(self, name: str, row: str, columns: list[str], arms: list[Text]) -> list[Text]:
         return [("SELECT * FROM (", *joined(" UNION ALL ", arms), ") __x")] if len(arms) > 1 else arms
+
+
+_NO_BYTES = "CAST(CAST(NULL AS CHAR(513)) AS BINARY)"
 
 
 def _characters(side: Typed) -> str:

@@ -234,14 +234,17 @@ def _is_local(branch: Branch, group: set[int]) -> bool:
     )
 
 
-def tested(condition: Condition) -> tuple[Term, ...]:
-    """Return the operands that cannot be NULL if the condition holds."""
+def implied(condition: Condition, column: Col, order: Sequence[int]) -> bool:
+    """Return whether the condition holds for ids only; of two columns of these rows, the first one is tested."""
     match condition:
-        case Same(left, right):
-            return (left, right)
         case Member(operand, _) | Semijoin(operand):
-            return (operand,)
-    return ()
+            return operand == column
+        case Same(left, right) if column in (left, right):
+            other = right if left == column else left
+            if not isinstance(other, Col) or other.source not in order:
+                return True  # a constant, or a column of rows that are tested where they are read
+            return (order.index(other.source), other.name) < (order.index(column.source), column.name)
+    return False
 
 
 # ---- recursion that a dialect does not support --------------------------------------------------------------------
@@ -434,19 +437,18 @@ class LocalRenderer(Renderer[Dialect, Columns]):
         return found and (written(found),)  # as one piece: large statements have deeply nested selects
 
     def row_tests(self, source: PlanSource, branch: Branch, scope: LocalScope) -> Iterable[Text]:
-        """Return tests that columns are not NULL, unless conditions imply it: a row with NULL is not a fact."""
+        """Return tests that columns are ids, unless conditions imply it: a row with something else is not a fact."""
         if isinstance(source, ForeignDomain):
-            return [(f"{scope.seen[source.number]('v').sql} IS NOT NULL",)]
+            return [(self.dialect.is_id(scope.seen[source.number]("v")),)]
         if not isinstance(source, FactScan):
             return ()
         binding = self.tables.binding(source.store)
-        if binding.is_not_null:
-            return ()
-        operands = {operand for each in branch.conditions for operand in tested(each)}
         if not binding.key.columns:
-            return [(f"{scope.names[source.number]}.a IS NOT NULL",)]
+            return [] if binding.is_not_null else [(f"{scope.names[source.number]}.a IS NOT NULL",)]
+        order = [each.number for each in branch.sources if isinstance(each, FactScan)]
         columns = (Col(source.number, f"a{index}") for index in binding.key.columns)
-        return [(f"{self.typed(each, scope).sql} IS NOT NULL",) for each in columns if each not in operands]
+        own = [each for each in columns if not any(implied(condition, each, order) for condition in branch.conditions)]
+        return [(test,) for each in own if (test := self.dialect.is_id(self.typed(each, scope), binding.is_not_null))]
 
     def shown(self, column: Shown, scope: LocalScope) -> Text | None:
         assert isinstance(column, CarriedTerm), "what is shown of the caller's tables is carried"
@@ -558,8 +560,9 @@ class LocalRenderer(Renderer[Dialect, Columns]):
         constants = [shown for each in source.ids if (shown := self._constant(each, family)) is not None]
         arms += [self.constants(constants)] if constants else []
         for store, index in source.positions:
-            shown = self._converted(Typed(f"a{index}", self.tables.binding(store).family_at(index)), family)
-            arms.append((f"SELECT {shown} FROM {self._binding_table(store)} WHERE a{index} IS NOT NULL",))
+            column = Typed(f"a{index}", self.tables.binding(store).family_at(index))
+            shown, test = self._converted(column, family), self.dialect.is_id(column)
+            arms.append((f"SELECT {shown} FROM {self._binding_table(store)} WHERE {test}",))
         return ("(", *joined(" UNION ", arms), ")")
 
     def _derived_table(self, source: FoldedDerivedTable, scope: LocalScope) -> Text | None:

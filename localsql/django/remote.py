@@ -27,7 +27,7 @@ from django.db import DEFAULT_DB_ALIAS, Error, connection, transaction
 from django.db.models import Model, QuerySet
 
 from checks.asking import run
-from checks.engine.sql.bound import TEXTS, BoundColumn, OuterColumn, is_id
+from checks.engine.sql.bound import BoundColumn, OuterColumn
 from checks.engine.sql.text import IdKind
 from checks.explain.explain import explanation_from_json
 from facts.wire import Fact, FactPattern, fact_from_json, fact_to_json, pattern_to_json
@@ -170,10 +170,9 @@ def _types_of(facts: Mapping[str, dict[str, Any]]) -> dict[str, str]:
 
 
 def _query(sql: str, columns: Sequence[BoundColumn]) -> str:
-    """Return a query whose columns can be compared exactly as they are, without rows that have no id."""
+    """Return a query whose columns can be compared exactly as they are."""
     shown = ", ".join(f"{_shown(each.name, each.kind)} AS c{at}" for at, each in enumerate(columns))
-    texts = " AND ".join(is_id(each.name) for each in columns if each.kind in TEXTS)
-    return f"SELECT {shown or '1 AS c0'} FROM ({sql}) q" + (f" WHERE {texts}" if texts else "")
+    return f"SELECT {shown or '1 AS c0'} FROM ({sql}) q"
 
 
 def _shown(column: str, kind: IdKind) -> str:

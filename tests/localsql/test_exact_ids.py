@@ -216,3 +216,41 @@ def test_different_bytes_that_are_no_text_are_no_common_id(api, mariadb_caller):
     mode = {"mode": "select", "query_vars_to_output_column_names": {"d": "doc"}}
     answer = api.post("/evaluate_query_local", {"query": query, "data_bindings": said, "mode": mode})
     assert mariadb_caller.run(answer.json()["sql"])[1] == [(2,)]
+
+
+GROUPS = """
+actor User {} resource Group {}
+resource Doc { permissions = ["read"]; }
+inside(g: Group, h: Group) if within(g, h);
+inside(g: Group, h: Group) if within(g, k) and inside(k, h);
+has_permission(u: User, "read", d: Doc) if is_member(u, g) and inside(g, h) and owns(h, d);
+"""
+GROUP_BINDINGS = """
+dialect: {dialect}
+facts:
+  "is_member(User:_, Group:_)": {{query: "SELECT u, g FROM members"}}
+  "within(Group:_, Group:_)": {{query: "SELECT g, h FROM groups_in"}}
+  "owns(Group:_, Doc:_)": {{query: "SELECT g, d FROM owns"}}
+sql_types: {{User: text, Doc: bigint}}
+"""
+
+
+@pytest.mark.parametrize("dialect", ["mariadb", "mysql"])
+def test_recursion_keeps_different_bytes_apart(api, mariadb_caller, dialect):
+    """Two groups, whose bytes would both become `G?` in a recursive table of texts."""
+    assert api.post("/policy", {"src": GROUPS}).status_code == 200
+    mariadb_caller.fresh(
+        "CREATE TABLE members (u varchar(9), g varbinary(9)); CREATE TABLE owns (g varbinary(9), d bigint);"
+        "CREATE TABLE groups_in (g varbinary(9), h varbinary(9))"
+    )
+    mariadb_caller.fill("members", [("ann", b"G\x80")])
+    mariadb_caller.fill("groups_in", [(b"G\x80", b"H\x80"), (b"H\x80", "i" * 9), (b"G\x81", b"H\x81")])
+    mariadb_caller.fill("owns", [("i" * 9, 1), (b"H\x81", 2), (b"H\x80", 3)])
+    said = GROUP_BINDINGS.format(dialect=dialect)
+    query = {"actor_type": "User", "actor_id": "ann", "action": "read", "resource_type": "Doc"}
+    answer = api.post("/list_query", {"query": query, "column": "d", "data_bindings": said})
+    assert "RECURSIVE" in answer.json()["sql"]
+    rows = mariadb_caller.run(f"SELECT d FROM owns WHERE {answer.json()['sql']} ORDER BY d")[1]
+    assert rows == [(1,), (3,)]
+    negated = mariadb_caller.run(f"SELECT d FROM owns WHERE NOT ({answer.json()['sql']})")[1]
+    assert negated == [(2,)]

@@ -129,6 +129,7 @@ def formatted(sql: str, dialect: str) -> str:
 
 MOST_ROWS = 10_000
 AT_ONCE = 200  # ids in one statement
+NO_IDS = frozenset(("", "*"))
 
 
 def explained(asker: Asker, question: Question, bindings: str, database: str) -> Explanation:
@@ -194,7 +195,7 @@ class BoundRows:
     def _take(self, pattern: SyncPattern, rows: Sequence[SourceRow]) -> None:
         for row in rows:
             found = tuple([each.decode() if isinstance(each, bytes) else each for each in row if each is not None])
-            if len(found) == len(row):  # a row with NULL is no fact
+            if len(found) == len(row) and not NO_IDS.intersection(found):  # others are no facts
                 self.facts[fact_of(pattern.key, found if pattern.key.columns else ())] = None
 
 

@@ -21,7 +21,7 @@ SCRIPT = """
 DROP TABLE IF EXISTS project;
 CREATE TABLE project (id varchar(20), org varchar(20), state varchar(20));
 INSERT INTO project VALUES ('p', 'acme', 'open%'), ('q', NULL, 'public'), ('r', 'bank', 'public closed'),
-    ('s', 'bank', NULL);
+    ('s', 'bank', NULL), ('t', '', NULL);
 """
 BINDINGS = """
 dialect: {dialect}
@@ -40,7 +40,7 @@ def explained(request, environment, staff_of, tmp_path):
     publish(environment.pk, POLICY, "main.polar")
     staff = staff_of(request.param)
     staff.execute(SCRIPT)
-    staff.fill([("ann", "owner", "acme"), ("ben", "member", "bank"), ("cat", None, "bank")])
+    staff.fill([("ann", "owner", "acme"), ("ben", "member", "bank"), ("cat", None, "bank"), ("dan", "owner", "")])
     file = tmp_path / "bindings.yaml"
     file.write_text(BINDINGS.format(dialect=request.param))
 
@@ -73,6 +73,10 @@ def test_what_rows_lack_is_told(explained):
 
 def test_a_row_with_null_is_no_fact(explained):
     assert explained("User:ann", "Project:s", status=1).startswith("denied ")
+
+
+def test_a_row_with_an_empty_text_is_no_fact(explained):
+    assert explained("User:dan", "Project:t", status=1).startswith("denied ")
 
 
 def test_unknown_words_are_told(explained):
