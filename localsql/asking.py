@@ -50,10 +50,8 @@ from localsql.plan import (
     CallerTables,
     ConstantRows,
     Execution,
-    ForeignDomain,
+    LocalBranch,
     LocalBranches,
-    SplitBranch,
-    SplitBranches,
     Splitter,
     planned,
 )
@@ -76,55 +74,10 @@ EVERY = "*"
 
 
 @dataclass(frozen=True)
-class FoldedBranch:
-    """A branch after evaluating everything that stored facts decide; `withheld` is None if it cannot be listed."""
-
-    exit: Exit
-    withheld: tuple[FoldedBranches, ...] | None
-
-    @property
-    def is_certain(self) -> bool:
-        return not self.exit.branch.sources and not self.exit.branch.conditions
-
-    @property
-    def open_columns(self) -> list[int]:
-        return [index for index, out in enumerate(self.exit.outs) if isinstance(out, Var)]
-
-    @property
-    def is_everything(self) -> bool:
-        """Whether every id of the type is a result. All ids of a domain mean every id, whatever its query returns."""
-        branch = self.exit.branch
-        if self.open_columns:
-            return self.is_certain and self.withheld == ()
-        return not branch.conditions and len(branch.sources) == 1 and isinstance(branch.sources[0], ForeignDomain)
-
-
-@dataclass(frozen=True)
-class FoldedBranches:
-    """The branches for some results: exits of `plan`, which contains their common recursion."""
-
-    plan: Plan
-    each: tuple[FoldedBranch, ...]
-
-    @property
-    def exits(self) -> list[Exit]:
-        return [branch.exit for branch in self.each]
-
-    @property
-    def whole(self) -> Plan:
-        return replace(self.plan, exits=tuple(self.exits))
-
-    def plans(self) -> list[Plan]:
-        """Return all plans to render, including those of withheld branches."""
-        withheld = (inner for branch in self.each for inner in branch.withheld or ())
-        return [self.whole, *(plan for inner in withheld for plan in inner.plans())]
-
-
-@dataclass(frozen=True)
 class Folded:
     types: tuple[str, ...]  # of the result columns
     names: tuple[str, ...]  # the caller's names of the result columns
-    branches: FoldedBranches
+    branches: LocalBranches
 
 
 # ---- whether there is a result ---------------------------------------------------------------------------------
@@ -136,7 +89,7 @@ def verdict(renderer: LocalRenderer, folded: Folded, column: str) -> str:
     if any(branch.is_certain for branch in branches.each):
         return f"SELECT {TRUE} AS {column}"
     scope, _ = renderer.entered(branches.plan, TOP)
-    arms = renderer.arms(branches.exits, scope)
+    arms = renderer.arms(branches.plan.exits, scope)
     if not arms:
         return f"SELECT {FALSE} AS {column}"
     return renderer.head(("SELECT EXISTS (", *union(arms, distinct=False), f") AS {column}"))
@@ -167,7 +120,7 @@ def rows(renderer: LocalRenderer, folded: Folded, columns: Sequence[str], every:
     return renderer.head((f"SELECT {', '.join(shown)} FROM __answers",), answers)
 
 
-def _shown(folded: Folded, branch: FoldedBranch, every: str | None) -> Exit:
+def _shown(folded: Folded, branch: LocalBranch, every: str | None) -> Exit:
     opened = branch.open_columns
     if not opened:
         return branch.exit
@@ -202,7 +155,7 @@ class _Condition:
     folded: Folded
     side: Typed  # the caller's column
 
-    def among(self, branches: FoldedBranches) -> str:
+    def among(self, branches: LocalBranches) -> str:
         """Return the test that the column is among the values of the branches."""
         if any(branch.is_everything for branch in branches.each):
             return TRUE
@@ -215,7 +168,7 @@ class _Condition:
             return pieces[0] if pieces else FALSE
         return f"({' OR '.join(pieces)})"
 
-    def _gate(self, branches: FoldedBranches, branch: FoldedBranch) -> str:
+    def _gate(self, branches: LocalBranches, branch: LocalBranch) -> str:
         """Return the test of a branch for every value: its own conditions, and that the column is not withheld."""
         if branch.withheld is None:
             raise _all_but_some(self.folded, 0)
@@ -228,7 +181,7 @@ class _Condition:
             return tests[0] if tests else TRUE
         return f"({' AND '.join(tests)})"
 
-    def _not_among(self, withheld: FoldedBranches) -> str:
+    def _not_among(self, withheld: LocalBranches) -> str:
         for plan in withheld.plans():
             check_whole(self.renderer.dialect, plan)
         found = self.among(withheld)
@@ -425,7 +378,7 @@ def _shaped(session: LiveSession, bindings: Bindings, question: Question) -> Sha
 
 @dataclass(frozen=True)
 class PreparedPlan:
-    branches: SplitBranches
+    branches: LocalBranches
     types: tuple[str, ...]  # of the result columns
     splitter: Splitter
     program: Program
@@ -456,10 +409,11 @@ def _prepared(key: StatementKey, outline: Outline, tables: CallerTables) -> Prep
             try:
                 if key.places(rules.program):
                     branches = planned(rules, *asked, numbering.knows)
-                split = splitter.branches(branches)
+                for plan in branches.plans():
+                    splitter.of(plan)  # so that nothing is left to split at execution
             except RecursionError:
                 raise NestedTooDeep from None
-        return PreparedPlan(split, outline.out_types, splitter, rules.program, numbering, branches.plan.weight)
+        return PreparedPlan(branches, outline.out_types, splitter, rules.program, numbering, branches.plan.weight)
 
 
 # ---- execution: once for each query ----------------------------------------------------------------------------------
@@ -512,23 +466,23 @@ def _executed(statement: Statement, slots: dict[str, object]) -> list[Fetched]:
         return run.execute(statement, slots)
 
 
-def _folded(branches: SplitBranches, residual: Residual) -> FoldedBranches:
+def _folded(branches: LocalBranches, residual: Residual) -> LocalBranches:
     """Return the remaining branches, after evaluating everything that depends on stored facts only."""
-    plan = residual.folded(branches.plan, (), {})
-    kept = (_folded_branch(plan, branch, residual) for branch in branches.each)
-    return FoldedBranches(plan, tuple(branch for branch in kept if branch is not None))
+    split = residual.splitter.of(branches.plan)
+    plan = residual.folded(split, (), {})
+    ends = (residual.row(end, parts, {}) for end, parts in split.exits)
+    return LocalBranches.of(plan, (_branch(plan, end, each, residual) for end, each in zip(ends, branches.each)))
 
 
-def _folded_branch(plan: Plan, branch: SplitBranch, residual: Residual) -> FoldedBranch | None:
-    end = residual.exit(branch.exit, branch.split, {})
+def _branch(plan: Plan, end: Exit | None, branch: LocalBranch, residual: Residual) -> LocalBranch | None:
     if end is None or not pruned(replace(plan, exits=(end,))).exits:
         return None
     if branch.withheld is None:
-        return FoldedBranch(end, None)
+        return LocalBranch(end, None)
     withheld = [folded for each in branch.withheld if (folded := _folded(each, residual)).each]
     if any(each.is_everything for folded in withheld for each in folded.each):
         return None
-    return FoldedBranch(end, tuple(withheld))
+    return LocalBranch(end, tuple(withheld))
 
 
 def _rule_of(program: Program, plan: Plan) -> str:

@@ -12,7 +12,7 @@ conditions that are true. The result reads only the caller's tables.
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import TypeVar, overload
+from typing import cast, overload
 
 from checks.asking import limits
 from checks.engine.plan.draft import comparison
@@ -28,7 +28,6 @@ from checks.engine.plan.plan import (
     Form,
     Goals,
     Holds,
-    Jump,
     Plan,
     PlanSource,
     Same,
@@ -36,7 +35,7 @@ from checks.engine.plan.plan import (
     Variant,
 )
 from checks.engine.rules import clauses
-from checks.engine.rules.clauses import FRESH, Cmp, Col, Const, Member, Operand, Other, Slot, Term, Var, type_of
+from checks.engine.rules.clauses import FRESH, Cmp, Col, Const, Member, Operand, Other, Slot, Term, type_of
 from localsql.errors import NotExpressible, TooManyConstants
 from localsql.plan import (
     MOST_VALUES,
@@ -44,17 +43,19 @@ from localsql.plan import (
     Each,
     FoldedCandidates,
     FoldedDerivedTable,
+    PlanRow,
     Split,
     SplitPlan,
     Splitter,
     StoredStatement,
     is_local,
+    remade,
+    row_of,
 )
 from policy.rules.components import reachable
 
 Rows = list[tuple[str, ...]]
 ColumnSubstitution = dict[Col, Operand]
-TermT = TypeVar("TermT", Operand, Term)
 
 
 @dataclass
@@ -89,40 +90,33 @@ class Residual:
             )
         left = replace(
             plan,
-            exits=tuple(filter(None, (self.exit(*each, substitution) for each in exits))),
-            seeds=tuple(filter(None, (self._jump(*each, substitution) for each in split.seeds))),
-            moves=tuple(filter(None, (self._jump(*each, substitution) for each in split.moves))),
-            answers=tuple(filter(None, (self._answer(*each, substitution) for each in split.answers))),
+            exits=self._each(exits, substitution),
+            seeds=self._each(split.seeds, substitution),
+            moves=self._each(split.moves, substitution),
+            answers=self._each(split.answers, substitution),
             fixed=frozenset(substitution.values()),
         )
         return pruned(left)
 
-    def exit(self, end: Exit, split: Split, substitution: ColumnSubstitution) -> Exit | None:
-        made = self._row(end.branch, split, end.outs, substitution)
-        return made and replace(end, branch=made[0], outs=made[1])
-
-    def _jump(self, jump: Jump, split: Split, substitution: ColumnSubstitution) -> Jump | None:
-        made = self._row(jump.branch, split, jump.keys, substitution)
-        return made and replace(jump, branch=made[0], keys=made[1])
-
-    def _answer(self, arm: AnswerArm, split: Split, substitution: ColumnSubstitution) -> AnswerArm | None:
-        made = self._row(arm.exit.branch, split, (*arm.keys, *arm.exit.outs), substitution)
-        if made is None:
-            return None
-        branch, terms = made
-        keys = tuple(key for key in terms[: len(arm.keys)] if not isinstance(key, Var))
-        assert len(keys) == len(arm.keys), "what has a value keeps one"
-        return replace(arm, keys=keys, exit=replace(arm.exit, branch=branch, outs=terms[len(arm.keys) :]))
+    def _each(self, rows: Each[PlanRow], substitution: ColumnSubstitution) -> tuple[PlanRow, ...]:
+        return tuple(filter(None, (self.row(row, split, substitution) for row, split in rows)))
 
     # ---- branches ------------------------------------------------------------------------------------------------
 
-    def _row(
-        self, branch: Branch, split: Split, terms: tuple[TermT, ...], substitution: ColumnSubstitution
-    ) -> tuple[Branch, tuple[TermT, ...]] | None:
-        """Return the folded branch and the terms selected from its rows; None if it has no rows."""
+    def row(self, row: PlanRow, split: Split, substitution: ColumnSubstitution) -> PlanRow | None:
+        """Return the row with its folded branch and terms; None if it is never one."""
         limits.check()
         clauses.check()
+        whole, terms = row_of(row)
         inner = dict(substitution)
+        branch = self._branch(whole, split, inner)
+        if branch is None:
+            return None
+        values = tuple(self._value(term, inner) for term in terms)
+        return cast(PlanRow, remade(row, branch, values))
+
+    def _branch(self, branch: Branch, split: Split, inner: ColumnSubstitution) -> Branch | None:
+        """Return the folded branch, and add to `inner` what its columns became; None if it has no rows."""
         for source in split.left.sources:
             inner.update(self._constants(source))
         known: list[tuple[int, ConstantRows]] = []
@@ -138,7 +132,7 @@ class Residual:
         conditions = self._conditions(split.left, inner, lists) if sources is not None else None
         if sources is None or conditions is None:
             return None
-        return Branch(tuple(sources), tuple(conditions)), tuple(self._value(term, inner) for term in terms)
+        return Branch(tuple(sources), tuple(conditions))
 
     def _rows(self, stored: StoredStatement) -> Rows:
         if stored not in self.ran:

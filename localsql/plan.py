@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeVar
@@ -131,13 +131,39 @@ class LocalBranch:
     exit: Exit
     withheld: tuple[LocalBranches, ...] | None = ()
 
+    @property
+    def is_certain(self) -> bool:
+        return not self.exit.branch.sources and not self.exit.branch.conditions
+
+    @property
+    def open_columns(self) -> list[int]:
+        return [index for index, out in enumerate(self.exit.outs) if isinstance(out, Var)]
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether every id of the type is a result. All ids of a domain mean every id, whatever its query returns."""
+        branch = self.exit.branch
+        if self.open_columns:
+            return self.is_certain and self.withheld == ()
+        return not branch.conditions and len(branch.sources) == 1 and isinstance(branch.sources[0], ForeignDomain)
+
 
 @dataclass(frozen=True)
 class LocalBranches:
-    """All branches for some results: exits of one plan, with a common recursion."""
+    """All branches for some results: the exits of one plan, with a common recursion."""
 
     plan: Plan
     each: tuple[LocalBranch, ...]
+
+    @classmethod
+    def of(cls, plan: Plan, branches: Iterable[LocalBranch | None]) -> LocalBranches:
+        each = tuple(filter(None, branches))
+        return cls(replace(plan, exits=tuple(branch.exit for branch in each)), each)
+
+    def plans(self) -> list[Plan]:
+        """Return all plans, including those of withheld branches."""
+        withheld = (inner for branch in self.each for inner in branch.withheld or ())
+        return [self.plan, *(plan for inner in withheld for plan in inner.plans())]
 
 
 def planned(rules: RuleSet, tables: CallerTables, root: Root, types: tuple[str, ...], knows: Knows) -> LocalBranches:
@@ -153,12 +179,7 @@ def planned(rules: RuleSet, tables: CallerTables, root: Root, types: tuple[str, 
     planner = Planner(rules, stores, has_other_form=False)
     outs = tuple(Var(k, type=name) for k, name in enumerate(types))
     plan = planner.plan((*root.givens, *root.calls), outs)
-    return _branches(planner, plan, (_enumerated(planner, tables, end, types) for end in plan.exits))
-
-
-def _branches(planner: Planner, plan: Plan, ends: Iterable[Exit]) -> LocalBranches:
-    branches = (_branch(planner, end) for end in ends)
-    return LocalBranches(plan, tuple(branch for branch in branches if branch is not None))
+    return LocalBranches.of(plan, (_branch(planner, _enumerated(planner, tables, end, types)) for end in plan.exits))
 
 
 def _enumerated(planner: Planner, tables: CallerTables, end: Exit, types: tuple[str, ...]) -> Exit:
@@ -198,7 +219,7 @@ def _withheld(planner: Planner, guard: Neg, end: Exit) -> LocalBranches | None:
     if len(end.outs) != 1 or any(isinstance(arg, Col) for arg in args):
         return None
     plan = planner.plan((outward(guard.call),), (Var(0, type=type_of(end.outs[0])),))
-    return _branches(planner, plan, plan.exits)
+    return LocalBranches.of(plan, (_branch(planner, each) for each in plan.exits))
 
 
 # ---- splitting -----------------------------------------------------------------------------------------------------
@@ -351,8 +372,29 @@ class Split:
     left: Branch
 
 
-Ended = TypeVar("Ended", Exit, Jump, AnswerArm)
-Each = tuple[tuple[Ended, Split], ...]
+PlanRow = TypeVar("PlanRow", Exit, Jump, AnswerArm)
+Each = tuple[tuple[PlanRow, Split], ...]
+
+
+def row_of(row: Exit | Jump | AnswerArm) -> tuple[Branch, tuple[Term, ...]]:
+    """Return the branch, and the terms that are selected from its rows."""
+    match row:
+        case Exit():
+            return row.branch, row.outs
+        case Jump():
+            return row.branch, row.keys
+    return row.exit.branch, (*row.keys, *row.exit.outs)
+
+
+def remade(row: Exit | Jump | AnswerArm, branch: Branch, terms: tuple[Term, ...]) -> Exit | Jump | AnswerArm:
+    """Return the row with another branch and terms."""
+    if isinstance(row, Exit):
+        return replace(row, branch=branch, outs=terms)
+    keys = tuple(key for key in terms[: len(row.keys)] if not isinstance(key, Var))
+    assert len(keys) == len(row.keys), "what has a value keeps one"
+    if isinstance(row, Jump):
+        return replace(row, branch=branch, keys=keys)
+    return replace(row, keys=keys, exit=replace(row.exit, branch=branch, outs=terms[len(keys) :]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -374,19 +416,6 @@ class SplitPlan:
         return found
 
 
-@dataclass(frozen=True)
-class SplitBranch:
-    exit: Exit
-    split: Split
-    withheld: tuple[SplitBranches, ...] | None
-
-
-@dataclass(frozen=True)
-class SplitBranches:
-    plan: SplitPlan
-    each: tuple[SplitBranch, ...]
-
-
 @dataclass
 class Splitter:
     tables: CallerTables
@@ -402,15 +431,6 @@ class Splitter:
     def __post_init__(self) -> None:
         self.statements = StoredStatements(self._renderer)
 
-    def branches(self, branches: LocalBranches) -> SplitBranches:
-        """Split the branches and all plans that they read, so that nothing is left to split at execution."""
-        plan = branches.plan
-        return SplitBranches(self.of(plan), tuple(self._branch(plan, branch) for branch in branches.each))
-
-    def _branch(self, plan: Plan, branch: LocalBranch) -> SplitBranch:
-        withheld = None if branch.withheld is None else tuple(map(self.branches, branch.withheld))
-        return SplitBranch(branch.exit, self.split(plan, branch.exit.branch, branch.exit.outs), withheld)
-
     def of(self, plan: Plan) -> SplitPlan:
         if plan not in self.plans:
             self.plans[plan] = SplitPlan(plan) if plan.form is Form.ROUNDS else self._split_plan(plan)
@@ -421,13 +441,13 @@ class Splitter:
         moves: Each[Jump] = ()
         answers: Each[AnswerArm] = ()
         if not self.has_stored_only_goals(plan):
-            seeds = tuple((each, self.split(plan, each.branch, each.keys)) for each in plan.seeds)
-            moves = tuple((each, self.split(plan, each.branch, each.keys)) for each in plan.moves)
+            seeds, moves = self._each_split(plan, plan.seeds), self._each_split(plan, plan.moves)
         if not self.has_stored_only_answers(plan):
-            made = ((arm, (*arm.keys, *arm.exit.outs)) for arm in plan.answers)
-            answers = tuple((arm, self.split(plan, arm.exit.branch, terms)) for arm, terms in made)
-        exits = tuple((end, self.split(plan, end.branch, end.outs)) for end in plan.exits)
-        return SplitPlan(plan, exits, seeds, moves, answers)
+            answers = self._each_split(plan, plan.answers)
+        return SplitPlan(plan, self._each_split(plan, plan.exits), seeds, moves, answers)
+
+    def _each_split(self, plan: Plan, rows: tuple[PlanRow, ...]) -> Each[PlanRow]:
+        return tuple((row, self.split(plan, *row_of(row))) for row in rows)
 
     def split(self, plan: Plan, branch: Branch, terms: tuple[Term, ...]) -> Split:
         """Split a branch of `plan`, and all plans that it reads; `terms` are selected from its rows."""
@@ -476,21 +496,21 @@ class Splitter:
 
     def has_stored_only_goals(self, plan: Plan) -> bool:
         if plan not in self.stored_only_goals:
-            rows = [(row.branch, row.keys) for row in (*plan.seeds, *plan.moves)]
-            self.stored_only_goals[plan] = self._are_stored_only(plan, rows)
+            self.stored_only_goals[plan] = self._are_stored_only(plan, (*plan.seeds, *plan.moves))
         return self.stored_only_goals[plan]
 
     def has_stored_only_answers(self, plan: Plan) -> bool:
         if plan not in self.stored_only_answers:
-            rows = [(arm.exit.branch, (*arm.keys, *arm.exit.outs)) for arm in plan.answers]
-            self.stored_only_answers[plan] = self.has_stored_only_goals(plan) and self._are_stored_only(plan, rows)
+            is_goals = self.has_stored_only_goals(plan)
+            self.stored_only_answers[plan] = is_goals and self._are_stored_only(plan, plan.answers)
         return self.stored_only_answers[plan]
 
-    def _are_stored_only(self, plan: Plan, rows: Sequence[tuple[Branch, tuple[Term, ...]]]) -> bool:
+    def _are_stored_only(self, plan: Plan, rows: Iterable[Jump | AnswerArm]) -> bool:
         """Return whether the rows depend on stored facts only, and not on rows of an outer select."""
-        if plan.form is Form.ROUNDS or not all(self._is_stored_only_branch(branch) for branch, _ in rows):
+        read = [row_of(row) for row in rows]
+        if plan.form is Form.ROUNDS or not all(self._is_stored_only_branch(branch) for branch, _ in read):
             return False
-        return all({*_columns_of(branch), *terms}.isdisjoint(plan.outer_columns) for branch, terms in rows)
+        return all({*_columns_of(branch), *terms}.isdisjoint(plan.outer_columns) for branch, terms in read)
 
     # ---- branches ----------------------------------------------------------------------------------------------
 
