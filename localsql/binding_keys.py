@@ -4,12 +4,13 @@ import json
 import re
 from dataclasses import dataclass
 
+from facts.models import MAX_ARGUMENTS
+from facts.wire import id_from_json
 from localsql.errors import BindingRejected
+from policy.errors import MalformedRequest
 from policy.language.parser import NAME
 from policy.rules.program import Signature
-from policy.values import ABSTRACT, STRING, NotFactText, WrittenArgument, canonical_id, parsed
-
-MOST_ARGUMENTS = 5
+from policy.values import ABSTRACT, STRING, NotFactText, WrittenArgument, parsed
 
 _NAME = re.compile(NAME)
 _PLAIN_ID = re.compile(r"(?!_$)[\w.@/-]+")  # needs no quotes
@@ -44,8 +45,8 @@ def key_from_text(text: str) -> BindingKey:
         raise BindingRejected(text, f"must be a fact pattern, such as `is_public(Repo:_)`: {reason}") from None
     if rest:
         raise BindingRejected(text, "unexpected text after the arguments")
-    if len(args) > MOST_ARGUMENTS:
-        raise BindingRejected(text, f"a fact has at most {MOST_ARGUMENTS} arguments")
+    if len(args) > MAX_ARGUMENTS:
+        raise BindingRejected(text, f"a fact has at most {MAX_ARGUMENTS} arguments")
     _check_name(text, predicate)
     signature = Signature(predicate, tuple(_type_of(text, arg) for arg in args))
     return BindingKey(signature, tuple(_constant(text, arg) for arg in args))
@@ -70,14 +71,10 @@ def _check_name(text: str, name: str) -> None:
 def _constant(text: str, arg: WrittenArgument) -> str | None:
     if arg.id is None:
         return None
-    if not arg.id:
-        raise BindingRejected(text, "an id must not be empty")
-    if "\0" in arg.id:
-        raise BindingRejected(text, "an id must not contain NUL characters")
     try:
-        canonical = canonical_id(arg.type or STRING, arg.id)
-    except ValueError as reason:
-        raise BindingRejected(text, f"`{arg.id}`: {reason}") from None
-    if canonical != arg.id:
-        raise BindingRejected(text, f"`{arg.id}` must be written as {canonical}")
-    return arg.id
+        written = id_from_json(arg.type or STRING, arg.id, f"`{arg.id}`")
+    except MalformedRequest as reason:
+        raise BindingRejected(text, reason.message) from None
+    if written != arg.id:
+        raise BindingRejected(text, f"`{arg.id}` must be written as {written}")
+    return written
