@@ -22,7 +22,7 @@ from facts.numbering import numbers_and_ends, signature_numbers
 from facts.read import id_conditions
 from facts.store import Deletes, EndsStay, Inserts
 from facts.table import fact_table, fetch, lasting, select
-from facts.wire import MAX_ID_BYTES, Argument, Fact, FactBatch, FactPattern, id_from_json
+from facts.wire import Argument, Fact, FactBatch, FactPattern, id_from_json, is_plain
 from localsql.binding_keys import BindingKey
 from localsql.sync.config import Config, PatternRefused, SourceFailed, SyncPattern, shown
 from localsql.sync.sources import SourceRow, can_sort, rows_of
@@ -43,7 +43,6 @@ T = TypeVar("T")
 
 ENOUGH = 100  # invalid rows to list; one more ends the reading, unless invalid rows are skipped
 _SHOWN = 60  # characters of an invalid id
-_SHORT = MAX_ID_BYTES // 4  # characters that fit into the maximum bytes of an id in any case
 
 
 @dataclass
@@ -60,7 +59,7 @@ class PatternRead:
     def ids(self, rows: Iterable[SourceRow]) -> Iterator[RowIds]:
         """Yield the ids of the rows that are facts; () for each row of a pattern without variables."""
         types = [self.pattern.key.signature.types[index] for index in self.pattern.key.columns]
-        is_plain, has_columns = INTEGER not in types and BOOLEAN not in types, bool(types)
+        has_one_spelling, has_columns = INTEGER not in types and BOOLEAN not in types, bool(types)
         for row in rows:
             self.rows += 1
             if None in row:
@@ -69,10 +68,8 @@ class PatternRead:
             if not has_columns:
                 yield ()
                 continue
-            text = "".join(row)  # type: ignore[arg-type]  # none of them is None
-            plain = is_plain and len(text) <= _SHORT and text.isascii() and "\0" not in text
-            if (plain and "" not in row and "*" not in row) or self._are_ids(types, row):
-                yield row  # type: ignore[misc]  # likewise
+            if (has_one_spelling and is_plain("".join(row), row)) or self._are_ids(types, row):  # type: ignore[arg-type]
+                yield row  # type: ignore[misc]  # none of them is None
 
     @property
     def has_facts(self) -> bool:
