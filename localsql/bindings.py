@@ -182,7 +182,7 @@ def bindings_from_text(text: str | None) -> Bindings:
     check_keys("", document, KNOWN)
     if "facts" not in document:
         raise BindingRejected("facts", "is missing")
-    dialect = _dialect(document.get("dialect"))
+    dialect = dialect_of(document.get("dialect"))
     sql_types = sql_types_of("sql_types", document.get("sql_types"), dialect)
     made = Bindings(dialect, (), sql_types, _domains(document.get("domains"), dialect))
     entries = entries_of("facts", document["facts"])
@@ -223,7 +223,7 @@ def entries_of(place: str, raw: object) -> list[tuple[str, object]]:
 # ---- parts ------------------------------------------------------------------------------------------------
 
 
-def _dialect(raw: object) -> Dialect:
+def dialect_of(raw: object) -> Dialect:
     if raw is None:
         return DIALECTS["postgres"]
     if not isinstance(raw, str) or raw.lower() not in DIALECTS:

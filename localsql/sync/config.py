@@ -23,11 +23,12 @@ from localsql.bindings import (
     Bindings,
     check_keys,
     column_families,
+    dialect_of,
     entries_of,
     query_of,
     sql_types_of,
 )
-from localsql.dialects import DIALECT_NAMES, DIALECTS, Dialect, Family
+from localsql.dialects import DIALECTS, Dialect, Family
 from localsql.errors import BindingRejected
 from policy.errors import AuthzError, Unavailable
 from policy.rules.program import Signature
@@ -433,24 +434,21 @@ class Databases:
         if said is None:
             scheme = connection.partition("://")[0].lower() if "://" in connection else ""
             return _TYPES.get(scheme.partition("+")[0], self.usual)
-        if not isinstance(said, str) or said.lower() not in _TYPES:
-            raise ConfigRejected(place, f"`type` must be one of {', '.join(_NAMES)}")
-        return _TYPES[said.lower()]
+        return _type_named(place, said, "`type` ")
 
 
 def _usual_type(document: Mapping[object, object]) -> tuple[DatabaseKind, str]:
     """Return the default type of databases: `source`, as in the hosted product, or else `dialect`."""
-    source, dialect = document.get("source"), document.get("dialect")
-    if source is not None:
-        if not isinstance(source, str) or source.lower() not in _TYPES:
-            raise ConfigRejected("source", f"must be one of {', '.join(_NAMES)}")
-        return _TYPES[source.lower()]
-    if dialect is not None:
-        known = DIALECTS.get(dialect.lower()) if isinstance(dialect, str) else None
-        if known is None:
-            raise ConfigRejected("dialect", f"must be one of {', '.join(DIALECT_NAMES)}")
-        return _TYPES[known.names[0]]
-    return _TYPES["postgres"]
+    source = document.get("source")
+    if source is None:
+        return _TYPES[dialect_of(document.get("dialect")).names[0]]
+    return _type_named("source", source)
+
+
+def _type_named(place: str, said: object, key: str = "") -> tuple[DatabaseKind, str]:
+    if not isinstance(said, str) or said.lower() not in _TYPES:
+        raise ConfigRejected(place, f"{key}must be one of {', '.join(_NAMES)}")
+    return _TYPES[said.lower()]
 
 
 def _tls(place: str, entry: object) -> Tls:
