@@ -246,7 +246,8 @@ def _created(
 
 
 def rows_of(table: Table, rng: Random) -> Iterator[tuple]:
-    """The facts, some of them twice, and rows with NULL, which are no facts."""
+    """The facts, some of them twice, and rows with NULL or what is no id, which are no facts."""
+    texts = [place for place, kind in enumerate(table.kinds.values()) if kind.name in (*LOOSE, "text", "char")]
     for row in table.rows:
         cells = tuple(kind.cell(row[index]) for index, kind in table.kinds.items())
         yield cells
@@ -255,6 +256,9 @@ def rows_of(table: Table, rng: Random) -> Iterator[tuple]:
         if not table.is_full and rng.random() < 0.3:
             missing = rng.randrange(len(cells))
             yield tuple(None if index == missing else cell for index, cell in enumerate(cells))
+        if texts and rng.random() < 0.3:
+            none, places = rng.choice(("", "", "*")), rng.sample(texts, rng.randint(1, len(texts)))
+            yield tuple(none if index in places else cell for index, cell in enumerate(cells))
 
 
 def kept(made: Moved, world: World, type_name: str) -> list[tuple[int, str, object]]:

@@ -71,3 +71,14 @@ def test_an_id_of_spaces_is_one(ask, caller_database):
     caller_database.fill("members", [("ann", "  ")])
     caller_database.fill("repos", [("anvil", "  "), ("bell", " ")])
     assert ask("read") == ["anvil"]
+
+
+def test_an_empty_text_in_a_column_of_numbers_of_sqlite(api, sqlite_caller):
+    assert api.post("/policy", {"src": POLICY}).status_code == 200
+    sqlite_caller.fresh(TABLES.format(text="integer"))
+    sqlite_caller.fill("members", [("ann", ""), ("ann", 2)])
+    sqlite_caller.fill("repos", [(1, ""), (2, 2)])
+    said = BINDINGS.format(dialect="sqlite", types="sql_types: {User: text, Org: bigint, Repo: bigint}", entry="")
+    query = {"actor_type": "User", "actor_id": "ann", "action": "read", "resource_type": "Repo"}
+    answer = api.post("/list_query", {"query": query, "column": "id", "data_bindings": said})
+    assert sqlite_caller.run(f"SELECT id FROM repos WHERE {answer.json()['sql']}")[1] == [(2,)]
