@@ -14,7 +14,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from checks.asking import limits
-from localsql.dialects import DIALECTS, Dialect
+from localsql.dialects import Dialect
 
 OURS = "__"  # prefix of tables that our statements define
 LONGEST_QUERY = 20_000  # characters
@@ -26,7 +26,14 @@ _FORBIDDEN = (
 )  # fmt: skip
 _OPEN = (exp.Placeholder, exp.Parameter, exp.SessionParameter)
 _PLACEHOLDER = "the query must not have placeholders"
-_EFFECTS = frozenset().union(*(dialect.effects for dialect in DIALECTS.values()))
+_EFFECTS = frozenset((  # functions that wait, read files, or change things, in any database
+    "pg_sleep", "pg_sleep_for", "pg_sleep_until", "nextval", "setval", "set_config", "pg_notify",
+    "lo_import", "lo_export", "lo_from_bytea", "lo_put", "lo_unlink", "dblink", "dblink_exec", "query_to_xml",
+    "pg_terminate_backend", "pg_cancel_backend", "pg_reload_conf", "pg_rotate_logfile",
+    "pg_read_file", "pg_read_binary_file", "pg_ls_dir", "pg_stat_file",
+    "pg_advisory_lock", "pg_advisory_xact_lock", "pg_try_advisory_lock", "pg_try_advisory_xact_lock",
+    "sleep", "benchmark", "load_file", "get_lock", "release_lock", "release_all_locks", "load_extension",
+))  # fmt: skip
 
 
 def problem_of(query: str, dialect: Dialect, columns: int) -> str | None:

@@ -198,7 +198,6 @@ class Dialect:
     """Defaults shared by the dialects."""
 
     names: ClassVar[tuple[str, ...]] = ()  # in data bindings; messages show the first one
-    effects: ClassVar[frozenset[str]]  # functions that bindings may not call: they wait, read files, or change things
     parser = ""  # sqlglot's name of the dialect
     quotes = '"'  # around names; the first one is used for output
     recursive_arms_join = False  # if not, each rule is a recursive arm of its own
@@ -338,13 +337,6 @@ def _one_of(side: str, constants: Sequence[str]) -> str | None:
 @dataclass(frozen=True)
 class PostgreSQL(Dialect):
     names = ("postgres", "postgresql", "pg")
-    effects = frozenset((
-        "pg_sleep", "pg_sleep_for", "pg_sleep_until", "nextval", "setval", "set_config", "pg_notify",
-        "lo_import", "lo_export", "lo_from_bytea", "lo_put", "lo_unlink", "dblink", "dblink_exec", "query_to_xml",
-        "pg_terminate_backend", "pg_cancel_backend", "pg_reload_conf", "pg_rotate_logfile",
-        "pg_read_file", "pg_read_binary_file", "pg_ls_dir", "pg_stat_file",
-        "pg_advisory_lock", "pg_advisory_xact_lock", "pg_try_advisory_lock", "pg_try_advisory_xact_lock",
-    ))  # fmt: skip
     parser = "postgres"
     recursive_arms_join = True  # a recursive table may be referenced once, so the arms are in a lateral union
 
@@ -397,7 +389,6 @@ def _shortest(number: str) -> str:
 @dataclass(frozen=True)
 class SQLite(Dialect):
     names = ("sqlite",)
-    effects = frozenset(("load_extension",))
     parser = "sqlite"
     quotes = '"`'
     text_type = "TEXT"
@@ -459,7 +450,6 @@ class MySQL(Dialect):
     """The normal form of a text is its bytes in UTF-8, because collations ignore case and trailing spaces."""
 
     names: ClassVar[tuple[str, ...]] = ("mysql", "mysql8")
-    effects = frozenset(("sleep", "benchmark", "load_file", "get_lock", "release_lock", "release_all_locks"))
     parser = "mysql"
     quotes = "`"
     can_correlate = False

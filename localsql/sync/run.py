@@ -24,8 +24,8 @@ from facts.store import Deletes, EndsStay, Inserts
 from facts.table import fact_table, fetch, lasting, select
 from facts.wire import Argument, Fact, FactBatch, FactPattern, id_from_json, is_plain
 from localsql.binding_keys import BindingKey
-from localsql.sync.config import Config, PatternRefused, SourceFailed, SyncPattern, shown
-from localsql.sync.sources import SourceRow, can_sort, rows_of
+from localsql.sync.config import Config, PatternRefused, SourceFailed, SqlQuery, SyncPattern, shown
+from localsql.sync.sources import SourceRow, rows_of
 from policy.active import active_program
 from policy.core.config import settings
 from policy.core.journal import By, current_offset
@@ -290,7 +290,7 @@ class SyncPlan:
 
 def in_one_order(pattern: SyncPattern, read: Callable[[bool], T]) -> T:
     """Call `read` with whether the database sorts the rows: if it can, and turns out to sort them bytewise."""
-    if can_sort(pattern):
+    if isinstance(pattern.asked, SqlQuery):
         with suppress(OutOfOrder):  # as in an SQLite file in UTF-16: sort its rows here instead
             return read(True)
     return read(False)

@@ -45,11 +45,6 @@ AT_ONCE = 2_000  # rows per fetch
 CONNECT_WITHIN = 10  # seconds
 
 
-def can_sort(pattern: SyncPattern) -> bool:
-    """Return whether the database itself can sort the rows bytewise."""
-    return isinstance(pattern.asked, SqlQuery)
-
-
 def rows_of(pattern: SyncPattern, in_order: bool) -> Generator[SourceRow, None, None]:
     """Yield the pattern's rows. Closing the generator closes its connection."""
     match pattern.asked:
@@ -256,7 +251,6 @@ def path_of(database: Database) -> Path:
 
 # ---- documents of MongoDB ------------------------------------------------------------------------------------------
 
-_NOTHING = object()
 _UUID_SUBTYPES = (3, 4)
 
 
@@ -339,8 +333,8 @@ def _elements(document: Mapping[str, Any], path: str) -> list[Any]:
         if isinstance(value, list):
             rest = ".".join(names[place:])
             return [_value(each, rest) for each in value if isinstance(each, Mapping)]
-        value = value.get(name, _NOTHING) if isinstance(value, Mapping) else _NOTHING
-    if value is _NOTHING or value is None:
+        value = value.get(name) if isinstance(value, Mapping) else None
+    if value is None:
         return []
     return value if isinstance(value, list) else [value]
 
