@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -22,7 +23,7 @@ from facts.table import IDS, KEY, delete, ended, execute, fact_table, fetch, ids
 from facts.wire import Argument, Fact, FactPattern
 from policy.core.clock import new_moment, now_in, time_of
 from policy.core.config import settings
-from policy.core.journal import By, Done, Kind, advance, changing, newest_and_horizon, record
+from policy.core.journal import By, Done, Kind, advance, changing, newest_and_horizon, record, refuse_copy
 from policy.errors import IsCopy, Moved, NotFound, Unavailable
 from policy.models import Environment, Revision
 from policy.rules.program import Signature
@@ -555,6 +556,8 @@ def forget(environment_id: int, pattern: FactPattern) -> int:
         _scrub_notes(environment_id)
         fact_table().lift_time_limit()
         execute("UPDATE authz_environment SET moment = %s WHERE id = %s", (new_moment(), environment_id))
+        with suppress(IsCopy):  # a follower forgets by itself
+            refuse_copy(environment_id)
         return sum(execute(deletes, (number, *ids)) for number in _numbers(environment_id, pattern))
 
 

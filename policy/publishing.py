@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from hashlib import sha256
@@ -20,8 +20,8 @@ from django.utils.module_loading import import_string
 from policy import rules
 from policy.active import program_of_version, remember_program, versions
 from policy.core.clock import new_moment
-from policy.core.journal import NOBODY, By, Done, Kind, advance, changing, record, refuse_copy
-from policy.errors import AuthzError, MalformedRequest, NotFound
+from policy.core.journal import NOBODY, By, Done, Kind, advance, changing, record, refuse_copy, stay
+from policy.errors import AuthzError, IsCopy, MalformedRequest, Moved, NotFound
 from policy.language.source import Problem, Source, Span
 from policy.models import Environment, PolicyDraft, PolicyVersion, PublishRequest
 from policy.rules.program import Program
@@ -489,6 +489,7 @@ def approve(request: PublishRequest, by: By, user: User, comment: str = "") -> P
 
 def reject(request: PublishRequest, by: By, comment: str) -> None:
     with changing():
+        stay(request.version.environment_id)
         _decide(request, "rejected", by, comment)
 
 
@@ -626,7 +627,7 @@ def keep(user: User, environment: Environment, written: DraftText, stamp: int | 
 
     A text equal to the active policy's is not stored: the draft is deleted, and None returned.
     """
-    with _changing_drafts(user):
+    with _changing_drafts(user, environment):
         draft = _drafts(user, environment).first()
         if draft is not None and not _is_known(draft, written, stamp):
             raise NewerDraftExists(draft)
@@ -646,7 +647,7 @@ def _is_known(draft: PolicyDraft, written: DraftText, stamp: int | None) -> bool
 
 def discard(user: User, environment: Environment, stamp: int | None) -> None:
     """Delete the draft that the author saw; raise `NewerDraftExists` if the stored draft has another stamp."""
-    with _changing_drafts(user):
+    with _changing_drafts(user, environment):
         draft = _drafts(user, environment).first()
         if draft is not None and draft.stamp != stamp:
             raise NewerDraftExists(draft)
@@ -656,15 +657,16 @@ def discard(user: User, environment: Environment, stamp: int | None) -> None:
 def discard_published(user: User, environment: Environment, source: str, stamp: int | None) -> None:
     """Delete the draft that has just been published, unless it was saved again since.
 
-    A save of the same text that is still in progress either finds the text active, or is waited for here.
+    A save of the same text that is still in progress either finds the text active, or is waited for here. If the
+    environment is moved before, the draft stays: it is not resumed, as its text is that of the active policy.
     """
-    with _changing_drafts(user):
+    with suppress(Moved), _changing_drafts(user, environment):
         _drafts(user, environment).filter(Q(stamp=stamp) | Q(source=source)).delete()
 
 
 @contextmanager
-def _changing_drafts(user: User) -> Iterator[None]:
-    """Open a transaction that serializes changes of the user's drafts.
+def _changing_drafts(user: User, environment: Environment) -> Iterator[None]:
+    """Open a transaction that serializes changes of the user's drafts, while the environment stays in its space.
 
     It locks the user's row, since a first draft that is being saved cannot be seen or locked yet. Users may be in
     another database than drafts: then the lock is held in a transaction there, until the drafts are committed.
@@ -674,6 +676,8 @@ def _changing_drafts(user: User) -> Iterator[None]:
     is_elsewhere = users.db != DEFAULT_DB_ALIAS
     with transaction.atomic(using=users.db) if is_elsewhere else nullcontext(), changing():
         users.filter(pk=user.pk).first()
+        with suppress(IsCopy):  # a follower has drafts of its own
+            stay(environment.pk)
         yield
 
 

@@ -295,16 +295,19 @@ _NEXT_TURN = (
 def refuse_copy(environment_id: int) -> None:
     """Raise `IsCopy` if only another service may change the environment, `Moved` if it lives in another space now."""
     with connection.cursor() as cursor:
-        cursor.execute("SELECT follows FROM authz_environment WHERE id = %s AND follows <> ''", (environment_id,))
+        cursor.execute("SELECT follows FROM authz_environment WHERE id = %s", (environment_id,))
         row = cursor.fetchone()
-    if row is not None:
+    if row is None:
+        raise NotFound("the environment no longer exists")
+    if row[0]:
         raise Moved if row[0] == MOVED else IsCopy
 
 
 def stay(environment_id: int) -> None:
-    """Keep the environment in its space until this transaction ends, which changes its keys; raise like `refuse_copy`.
+    """Keep the environment in its space until this transaction ends; raise like `refuse_copy`.
 
-    It takes no turn: a key is revoked at once, however long another change takes. A move waits for it (`CLOSE`).
+    For changes that take no turn, those of keys, drafts and requests: a key is revoked at once, however long another
+    change takes. A move waits for them (`CLOSE`).
     """
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
@@ -313,7 +316,7 @@ def stay(environment_id: int) -> None:
 
 
 _KEYS_OF = "hashtext('authz keys'), %s::int"
-CLOSE = f"SELECT pg_advisory_xact_lock({_KEYS_OF})"  # waits for what changes keys; what comes later is refused
+CLOSE = f"SELECT pg_advisory_xact_lock({_KEYS_OF})"  # waits for what stays; what comes later is refused
 MOVED = "moved"  # in place of a service that it follows: the environment lives in another space, or is about to
 
 

@@ -467,7 +467,7 @@ class EditingAdmin(admin.ModelAdmin):
                 refusal = _OPENED_BY_ANOTHER
         except publishing.NewerDraftExists as reason:
             refusal = f"{reason.message}. Review it below, then discard it again if you don't need it"
-        except Unavailable as reason:
+        except (AuthzError, Unavailable) as reason:
             refusal = reason.message
         if refusal:
             self.message_user(request, f"Draft not discarded: {refusal}.", messages.ERROR)
