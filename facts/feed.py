@@ -525,12 +525,9 @@ def found(caller: Caller, asked: FeedRequest, patience: float) -> FeedPage:
     return _awaited(caller.environment_id, lambda: confirm(caller).environment_id, asked, patience)
 
 
-def every(environment_id: int, asked: FeedRequest, patience: float) -> Iterator[FeedPage]:
-    """Yield changes forever, as they come; yield an empty `FeedPage` whenever `patience` seconds passed without any."""
-    while True:
-        here = _awaited(environment_id, lambda: environment_id, asked, patience)
-        yield here
-        asked = replace(asked, after=here.after)
+def followed(environment_id: int, asked: FeedRequest, patience: float) -> FeedPage:
+    """Return the same without a key."""
+    return _awaited(environment_id, lambda: environment_id, asked, patience)
 
 
 def _awaited(environment_id: int, confirmed: Callable[[], int], asked: FeedRequest, patience: float) -> FeedPage:

@@ -31,11 +31,15 @@ from authz_project.management.commands import migrate as authz_migrate
 from authz_project.models import EnvironmentPlace, Space
 from authz_project.server import workers
 from authz_project.settings import database_from_url
-from facts import store
+from facts import history, store
+from facts.feed import FeedPage
+from facts.management.commands import follow_changes
 from facts.table import execute, fetch
+from facts.wire import pattern_from_text
 from localsql.sync import outbox, watch
+from policy import publishing
 from policy.core import journal
-from policy.core.journal import current_offset
+from policy.core.journal import NOBODY, current_offset
 from policy.core.spaces import HOME, _configs, close_others, current, entered, here
 from policy.errors import AuthzError, Moved, NotFound
 from policy.models import Environment, PolicyDraft, PolicyVersion, PublishRequest
@@ -512,6 +516,57 @@ def test_a_key_that_is_revoked_during_a_move_stays_revoked(home, monkeypatch):
 
 
 @on_postgresql
+def test_drafts_rejections_and_erasures_are_in_the_new_place_or_refused(home, admin_user_of_home, monkeypatch):
+    """The move waits for those that have begun. Later, the old place refuses them."""
+    api, root = filled("one"), admin_user_of_home
+    began, stay, close = threading.Event(), journal.stay, moving._Mover._close
+    with entered("one"):
+        version = PolicyVersion.objects.get()
+        asked = PublishRequest.objects.create(version=version, replaces=0, force=False, author="key 1")
+
+    def stays(environment_id: int) -> None:
+        stay(environment_id)
+        began.set()
+        time.sleep(0.5)
+
+    def keep(text: str, stamp: int | None = None) -> PolicyDraft | None:
+        return publishing.keep(root, api.environment, publishing.DraftText(text, "", 1), stamp)
+
+    def keep_first() -> None:
+        with entered("one"):
+            keep("first")
+        close_others()
+        connections["default"].close()
+
+    def closing(self) -> None:
+        keeping.start()
+        assert began.wait(20)
+        close(self)
+        with entered("one"):
+            stamp = PolicyDraft.objects.get().stamp
+            for act in (
+                lambda: keep("second", stamp),
+                lambda: publishing.discard(root, api.environment, stamp),
+                lambda: publishing.reject(asked, NOBODY, "no"),
+                lambda: history.forget(api.environment.pk, pattern_from_text("has_role(_, _, _)")),
+            ):
+                with pytest.raises(Moved):
+                    act()
+            publishing.discard_published(root, api.environment, "first", stamp)
+
+    keeping = threading.Thread(target=keep_first)
+    monkeypatch.setattr(publishing, "stay", stays)
+    monkeypatch.setattr(moving._Mover, "_close", closing)
+    moving.move("acme", "two")
+    keeping.join()
+    with entered("two"):
+        assert PolicyDraft.objects.get().source == "first" and PublishRequest.objects.get().outcome == ""
+        assert keep("second", PolicyDraft.objects.get().stamp)
+    with entered("one"), pytest.raises(NotFound):
+        keep("third")
+
+
+@on_postgresql
 def test_writers_who_knew_the_old_place_go_on_at_the_new_one(home):
     """Whatever they sent: a body is decoded again."""
     api = filled("one")
@@ -693,6 +748,37 @@ def test_commands_that_run_for_long_go_on_in_the_new_space(home, tmp_path, monke
     monkeypatch.setattr(watch, "again_and_again", again)
     options = {"apply": True} if command == "sync_facts" else {}
     call_command(command, str(tmp_path / "config.yaml"), watch=1, environment="acme", **options)
+
+
+@on_postgresql
+def test_follow_changes_goes_on_in_the_new_space(home, admin_user_of_home, monkeypatch, capsys):
+    """Also if a move ends just before it reads. It ends once the environment is deleted."""
+    api = filled("one")
+
+    def remove() -> None:
+        store.remove(api.environment.pk)
+        Environment.objects.get(pk=api.environment.pk).delete()
+
+    steps = iter([
+        lambda: insert(api, role("dan", "1")), lambda: moving.move("acme", "two"),
+        lambda: insert(api, role("dan", "2")), lambda: moving.move("acme", HOME),
+        lambda: insert(api, role("dan", "3")), remove,
+    ])  # fmt: skip
+    followed = follow_changes.followed
+
+    def read(*asked: object) -> FeedPage:
+        with entered(HOME):
+            next(steps)()
+        return followed(*asked)
+
+    monkeypatch.setattr(follow_changes, "LOOK_EVERY", 0.1)
+    monkeypatch.setattr(follow_changes, "followed", read)
+    with pytest.raises(CommandError, match="the environment no longer exists"):
+        call_command("follow_changes", environment="acme", after="0")
+    changes = [orjson.loads(line) for line in capsys.readouterr().out.splitlines()]
+    inserted = [each["args"][2]["id"] for change in changes for each in change["inserted"]]
+    assert [each["revision"] for each in changes] == list(range(1, len(changes) + 1))
+    assert inserted[-3:] == ["1", "2", "3"]
 
 
 @on_postgresql

@@ -3,15 +3,18 @@
 import select
 import signal
 import sys
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import orjson
 from django.core.management.base import CommandError
 
-from facts.feed import FeedRequest, every, feed_position_from_text
+from facts.feed import FeedPage, FeedRequest, feed_position_from_text, followed
 from facts.wire import name_from_json
-from policy.errors import MalformedRequest
-from policy.management.command import PolicyCommand
+from policy.core import spaces
+from policy.errors import MalformedRequest, NotFound
+from policy.management.command import PolicyCommand, enter_space_of
 from policy.models import Environment
 
 LOOK_EVERY = 5.0  # seconds after which it checks, even without changes, whether the output is still being read
@@ -44,7 +47,7 @@ class Command(PolicyCommand):
         position = feed_position_from_text(after)
         usual = {each: signal.signal(each, stop) for each in (signal.SIGINT, signal.SIGTERM)}
         try:
-            for found in every(environment.pk, FeedRequest(position, predicates=names), LOOK_EVERY):
+            for found in _pages(environment, FeedRequest(position, predicates=names)):
                 for change in found.changes:
                     # A part of a revision comes alone, so `found.after` is just after it: readers can resume there.
                     line = change | {"next": found.after.text} if "part" in change else change
@@ -57,6 +60,20 @@ class Command(PolicyCommand):
         finally:
             for each, handler in usual.items():
                 signal.signal(each, handler)
+
+
+def _pages(environment: Environment, asked: FeedRequest) -> Iterator[FeedPage]:
+    """Yield changes as they come, from wherever the environment is; and an empty page if there are none for a while."""
+    while True:
+        enter_space_of(environment)
+        try:
+            found = followed(environment.pk, asked, LOOK_EVERY)
+        except NotFound:  # unless it was moved meanwhile, it was deleted
+            if spaces.space_of(environment.slug) == spaces.current():
+                raise
+            continue
+        yield found
+        asked = replace(asked, after=found.after)
 
 
 def is_unread() -> bool:
