@@ -16,6 +16,7 @@ from authz_project.keys import TEST_SLUG, create_key
 from authz_project.models import EnvironmentPlace
 from authz_project.spaces import AT_HOME, NotASpace, find, place_of, space_for_tests, space_named
 from facts.store import copy_facts
+from facts.table import execute
 from policy.core.journal import By, changing
 from policy.core.spaces import HOME, enter, entered
 from policy.errors import AuthzError
@@ -77,6 +78,8 @@ def create_test_environment(copied: bool) -> str:
     Empty ones are created in the space `test`, if there is one, which can then be dropped as a whole.
     """
     with entered(HOME if copied else space_for_tests()), changing():
+        if connection.vendor == "postgresql":  # copy the policy and the facts of one moment
+            execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         return _test_environment(copied)
 
 

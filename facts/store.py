@@ -349,6 +349,7 @@ def copy_facts(origin_id: int, target_id: int) -> None:
     """Copy the facts of one environment to another, with their expiries."""
     with changing():
         turn = advance(target_id)
+        fact_table().lift_time_limit()
         numbers = {
             signature_number(target_id, each, turn.offset): number
             for each, number in signature_numbers(origin_id).items()

@@ -1,16 +1,20 @@
 """What is stored, and in which order."""
 
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from facts import numbering, read, store
+from authz_project.environments import create_test_environment
+from facts import numbering, read, store, table
 from facts.store import Deletes, Inserts
-from facts.wire import Argument, Fact, FactPattern, batch_from_json
+from facts.wire import Argument, Fact, FactPattern, batch_from_json, exact_pattern
 from policy.core.clock import now
 from policy.core.journal import current_offset
+from policy.models import Environment
 from policy.rules.program import Signature
 from policy.values import Value
 
@@ -97,6 +101,39 @@ def test_a_signature_and_the_mark_that_tells_of_it_are_there_together(environmen
     after = numbering.numbers_as_of(environment.id)
     assert after.marks != before.marks
     assert after.numbers[new] == number
+
+
+@pytest.mark.parametrize("db", ["postgresql"], indirect=True)
+def test_a_copied_environment_has_the_facts_of_one_moment(environment, monkeypatch):
+    """A change that is made meanwhile is copied whole or not at all. On SQLite, it waits."""
+    facts = [Fact(name, (Value("User", "ann"),)) for name in ("p", "q")]
+    store.apply(environment.pk, [Inserts(facts)])
+    copy_signature, changes = table.copy_signature, []
+
+    def change() -> None:
+        with closing(connection):
+            new = [Fact(name, (Value("User", "ben"),)) for name in ("p", "q", "r")]
+            store.apply(environment.pk, [Deletes([exact_pattern(fact) for fact in facts]), Inserts(new)])
+
+    def copied(*numbers: int) -> int:
+        found = copy_signature(*numbers)
+        if not changes:
+            with ThreadPoolExecutor(1) as other:
+                changes.append(other.submit(change).result(30))
+        return found
+
+    monkeypatch.setattr(table, "copy_signature", copied)
+    create_test_environment(copied=True)
+    assert len(changes) == 1
+    assert stored(Environment.objects.exclude(pk=environment.pk).get()) == [str(fact) for fact in facts]
+
+
+@pytest.mark.parametrize("db", ["postgresql"], indirect=True)
+def test_copying_an_environment_may_take_longer_than_a_change_waits(environment, settings):
+    store.apply(environment.pk, [Inserts([Fact("p", (Value("User", str(number)),)) for number in range(20_000)])])
+    settings.WRITE_TIMEOUT = 0.02
+    create_test_environment(copied=True)
+    assert len(stored(Environment.objects.exclude(pk=environment.pk).get())) == 20_000
 
 
 def test_facts_with_expiries_take_no_statement_each(environment):
