@@ -466,7 +466,7 @@ def whole(key: BindingKey, ids: RowIds) -> tuple[str, ...]:
 # ---- run ----------------------------------------------------------------------------------------------------------
 # One run over all patterns: compare, and optionally apply. An error in one pattern does not affect the others.
 
-FEW = 10  # facts that may always be deleted, if some row of the source is a fact
+FEW = 10  # facts that any share but 0% allows to be deleted, if some row of the source is a fact
 
 
 @dataclass(frozen=True, slots=True)
@@ -484,7 +484,8 @@ class MostDeletes:
             return False
         if self.number is not None:
             return deleted <= self.number
-        return (has_rows and deleted <= FEW) or deleted <= stored * self.percent / 100
+        few = FEW if has_rows and self.percent else 0
+        return deleted <= max(few, stored * self.percent / 100)
 
     def __str__(self) -> str:
         return f"{self.percent:g}%" if self.number is None else f"{self.number:,}"

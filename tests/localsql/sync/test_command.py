@@ -146,6 +146,8 @@ def test_deletions_come_first_and_each_batch_is_a_revision(published, staff, con
         (10, 0, ("--max-deletes", "10"), True),
         (200, 0, ("--max-deletes", "100%"), True),
         (200, 199, ("--max-deletes", "0"), False),
+        (11, 10, ("--max-deletes", "0%"), False),
+        (11, 1, ("--max-deletes", "1%"), True),
         (200, 150, ("--max-deletes", "50"), True),
         (200, 149, ("--max-deletes", "50"), False),
     ],
