@@ -544,7 +544,7 @@ def read_json(file: BinaryIO) -> Iterator[tuple[int, object]]:
     """Yield each line's number and its JSON, or a `BadLine`; skip empty lines."""
     for number, line in enumerate(file, 1):
         text = line.removeprefix(_BOM) if number == 1 else line
-        if not text.isspace():
+        if text.strip():
             yield number, _json_of(number, text)
 
 

@@ -56,6 +56,23 @@ def test_what_is_dumped_can_be_loaded(environment, tmp_path, kind):
     assert stored(environment) == before
 
 
+@pytest.mark.parametrize("kind", sorted(WRITERS))
+def test_what_is_dumped_to_any_terminal_can_be_loaded(environment, tmp_path, kind):
+    store.apply(environment.id, [Inserts([fact_from_text("member(User:zoë, Team:☃)")])])
+    before = stored(environment)
+    with (tmp_path / "facts").open("w", encoding="latin-1") as terminal:
+        call_command("dump_facts", format=kind, stdout=terminal)
+    store.clear(environment.id)
+    run("load_facts", str(tmp_path / "facts"), format=kind)
+    assert stored(environment) == before
+
+
+@pytest.mark.parametrize("kind", sorted(WRITERS))
+def test_a_file_with_nothing_but_the_mark_of_its_encoding_has_no_facts(environment, tmp_path, kind):
+    (tmp_path / "facts").write_bytes(b"\xef\xbb\xbf")
+    assert "0 facts read" in run("load_facts", str(tmp_path / "facts"), format=kind)
+
+
 def test_what_is_dumped_is_for_the_eyes_of_its_owner(environment, tmp_path):
     file, before = tmp_path / "facts.csv", os.umask(0o022)
     try:

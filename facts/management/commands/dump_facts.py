@@ -1,5 +1,6 @@
 """Write facts to a file that load_facts can read."""
 
+from io import TextIOWrapper
 from typing import Any
 
 from facts.read import every
@@ -26,7 +27,10 @@ class Command(PolicyCommand):
         write = WRITERS[format or format_of(file)]
         facts = every(environment.pk, moment_asked(environment, as_of, needs_policy=False))
         if file == "-":
-            write(self.stdout._out, facts)  # type: ignore[arg-type]  # what the wrapper writes to, unknown to the stubs
+            output: Any = self.stdout._out  # type: ignore[attr-defined]  # what the wrapper writes to
+            if isinstance(output, TextIOWrapper):
+                output.reconfigure(encoding="utf-8")  # whatever the terminal's: load_facts reads UTF-8
+            write(output, facts)
             return
         with written_file(file, mode=0o600) as target, self.progress("writing facts") as shown:
             number = write(target, shown.counted(facts))
