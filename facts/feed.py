@@ -2,51 +2,46 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from itertools import takewhile
-from typing import Any
+from typing import Any, NamedTuple
 
-import orjson
 from django.db import connection
 
-from facts.models import COLUMNS, PAST, STORED
-from facts.numbering import types_of_text
+from facts.models import PAST, STORED
+from facts.numbering import Numbered, numbers_as_of
 from facts.read import read_snapshot
 from facts.table import IDS, KEY, began_again, execute, fetch, ids_are, of_signatures, select
+from facts.wire import END
 from policy.active import Caller, confirm
 from policy.core.clock import short_text_of, text_of
 from policy.core.journal import newest_and_horizon, run_with_connection, thread, watch
+from policy.core.pagination import Cursor, cursor_of, digest_of
 from policy.errors import AuthzError, MalformedRequest
 from policy.models import Revision
+from policy.values import whole_number
 
 # ---- feed position ------------------------------------------------------------------------------------------------
 # The position of a reader in the change feed: after a revision, or inside a revision that is sent in parts.
 #
-# As text, the former is the revision's number, and the latter a token that contains all the state needed to continue.
+# As text, the former is the revision's number, which in the latter precedes a cursor.
 
 MOST = 10_000  # facts per response
 LARGEST = 2**63 - 1  # the largest revision number that databases can store
-_TOKEN = re.compile(r"([0-9]{1,19})\.([0-9A-Za-z_-]{8,32768})", re.ASCII)
-_NUMBER = re.compile(r"[0-9]{1,19}", re.ASCII)
 
 FeedEntry = tuple[int, int, tuple[str, ...]]  # 0 if inserted or 1 if deleted, sig, ids
 
 
-@dataclass(frozen=True, slots=True)
-class Inside:
+class Inside(NamedTuple):
     """Between two parts of a revision, which all have the same size."""
 
     is_state: bool  # the parts are of all facts as of the revision, not of its changes
     part: int  # the next part, from 1
     parts: int
     size: int
-    asked: str  # the filter, as returned by `digest_of`
+    asked: str  # the list that the parts are of, as returned by `list_of`
     last: FeedEntry  # of the preceding part
 
 
@@ -60,40 +55,27 @@ class FeedPosition:
     @property
     def text(self) -> int | str:
         """Return the position in the form of a response's `next`."""
-        if self.inside is None:
-            return self.revision
         on = self.inside
-        token = orjson.dumps([int(on.is_state), on.part, on.parts, on.size, on.asked, *on.last[:2], on.last[2]])
-        return f"{self.revision}.{base64.urlsafe_b64encode(token).decode().rstrip('=')}"
+        if on is None:
+            return self.revision
+        return f"{self.revision}.{Cursor(on.asked, [on.is_state, on.part, on.parts, on.last], on.size).token}"
 
 
-def digest_of(predicates: Iterable[str]) -> str:
-    """Return a short hash of a filter, which binds a token to the filter that it was made for."""
-    return sha256(orjson.dumps(sorted(predicates))).hexdigest()[:12]
+def list_of(predicates: Iterable[str]) -> str:
+    """Return what a cursor is of: the changes of these predicates."""
+    return digest_of("changes", sorted(predicates))
 
 
 def feed_position_from_text(text: str) -> FeedPosition:
     """Parse and validate the parameter `after`, which is untrusted."""
-    if _NUMBER.fullmatch(text) and int(text) <= LARGEST:
-        return FeedPosition(int(text))
-    found = _TOKEN.fullmatch(text)
-    inside = _inside(found[2]) if found else None
-    if found is None or inside is None or int(found[1]) > LARGEST:
-        raise MalformedRequest("after", "must be a revision number, or the `next` of a previous response")
-    return FeedPosition(int(found[1]), inside)
-
-
-def _inside(encoded: str) -> Inside | None:
-    try:
-        raw = orjson.loads(base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)))
-    except (binascii.Error, ValueError):
-        return None
-    match raw:
-        case [0 | 1 as state, int(part), int(parts), int(size), str(asked), 0 | 1 as gone, int(sig), list(ids)]:
-            numbers_fit = part > 1 and parts > 0 and 1 <= size <= MOST and max(part, parts, abs(sig)) < 2**31
-            if numbers_fit and len(ids) == len(COLUMNS) and all(isinstance(id, str) and "\0" not in id for id in ids):
-                return Inside(bool(state), part, parts, size, asked, (int(gone), sig, tuple(ids)))
-    return None
+    number, dot, token = text.partition(".")
+    revision = whole_number(number, LARGEST)
+    if revision is not None and not dot:
+        return FeedPosition(revision)
+    match revision, cursor_of(token):
+        case int(), Cursor(of, [bool(is_state), int(part), int(parts), [gone, sig, ids]], size):
+            return FeedPosition(revision, Inside(is_state, part, parts, size, of, (gone, sig, tuple(ids))))
+    raise MalformedRequest("after", "must be a revision number, or the `next` of a previous response")
 
 
 # ---- The rows of facts and past facts that revisions began and ended ----------------------------------------------
@@ -106,72 +88,60 @@ FeedRow = tuple[Any, ...]  # 0 if inserted or 1 if deleted, sig, ids, expires_at
 FactsOfChange = tuple[list[dict[str, object]], list[dict[str, object]]]  # facts that were inserted, and deleted
 
 
-@dataclass(frozen=True, slots=True)
-class FeedSignatures:
-    """Signatures whose facts are read, by number: each a predicate and types."""
+def chosen_signatures(environment_id: int, predicates: frozenset[str]) -> Numbered:
+    """Return the signatures of these predicates, or all if there are none."""
+    known = numbers_as_of(environment_id)
+    if not predicates:
+        return known
+    return known.only({each: number for each, number in known.numbers.items() if each.predicate in predicates})
 
-    signatures: dict[int, tuple[str, tuple[str, ...]]]
-    ending: frozenset[int]  # of those, the ones whose facts may expire
 
-    @classmethod
-    def of(cls, environment_id: int, predicates: frozenset[str]) -> FeedSignatures:
-        listed = "SELECT id, predicate, types, may_end FROM authz_signature WHERE environment_id = %s"
-        rows = [row for row in fetch(listed, (environment_id,)) if not predicates or row[1] in predicates]
-        signatures = {number: (predicate, types_of_text(types)) for number, predicate, types, _ in sorted(rows)}
-        return cls(signatures, frozenset(row[0] for row in rows if row[3]))
+def _begun_again(chosen: Numbered) -> str:
+    """Return the condition that excludes past facts which began again; empty if there are none."""
+    return f"NOT ({of_signatures(chosen.ending_numbers)} AND ({began_again()}))" if chosen.ending else ""
 
-    @property
-    def of_them(self) -> str:
-        """Return the condition that a fact has one of the signatures."""
-        return of_signatures(self.signatures)
 
-    @property
-    def begun_again(self) -> str:
-        """Return the condition that excludes past facts which began again; empty if there are none."""
-        return f"NOT ({of_signatures(self.ending)} AND ({began_again()}))" if self.ending else ""
-
-    def fact_to_json(self, number: int, ids: Sequence[str], expires_at: int | None) -> dict[str, object]:
-        predicate, types = self.signatures[number]
-        args = [{"type": name, "id": text} for name, text in zip(types, ids)]
-        if expires_at is None:
-            return {"predicate": predicate, "args": args}
-        return {"predicate": predicate, "args": args, "expires_at": short_text_of(expires_at)}
+def row_to_json(chosen: Numbered, number: int, ids: Sequence[str], expires_at: int | None) -> dict[str, object]:
+    """Return the same as `fact_to_json`, without making a fact."""
+    signature = chosen.by_number[number]
+    args = [{"type": name, "id": text} for name, text in zip(signature.types, ids)]
+    end = {} if expires_at is None else {END: short_text_of(expires_at)}
+    return {"predicate": signature.predicate, "args": args, **end}
 
 
 # ---- all facts of some revisions ---------------------------------------------------------------------------------
 
 
-def inserted_and_deleted(chosen: FeedSignatures, first: int, last: int) -> dict[int, FactsOfChange]:
+def inserted_and_deleted(chosen: Numbered, first: int, last: int) -> dict[int, FactsOfChange]:
     """Return the facts that these revisions inserted and deleted, by revision."""
     found: dict[int, FactsOfChange] = {}
-    if chosen.signatures:
+    if chosen.numbers:
         inserted = _between("since", f"since, 0, {KEY}, expires_at", chosen)
         deleted = _between("until", f"until, 1, {KEY}, NULL", chosen)
         rows = sorted(fetch(f"{inserted} UNION ALL {deleted}", (first, last) * 3))
-        to_json = chosen.fact_to_json
         for number, gone, sig, *ids, expires_at in rows:
             if number not in found:
                 found[number] = ([], [])
-            found[number][gone].append(to_json(sig, ids, expires_at))
+            found[number][gone].append(row_to_json(chosen, sig, ids, expires_at))
     return found
 
 
-def counts(chosen: FeedSignatures, first: int, last: int) -> dict[int, int]:
+def counts(chosen: Numbered, first: int, last: int) -> dict[int, int]:
     """Return how many facts each of these revisions inserted and deleted."""
-    if not chosen.signatures:
+    if not chosen.numbers:
         return {}
     inserted, deleted = _between("since", "since AS number", chosen), _between("until", "until AS number", chosen)
     counted = f"SELECT number, COUNT(*) FROM ({inserted} UNION ALL {deleted}) changed GROUP BY number"
     return dict(fetch(counted, (first, last) * 3))
 
 
-def _between(column: str, selected: str, chosen: FeedSignatures) -> str:
+def _between(column: str, selected: str, chosen: Numbered) -> str:
     """Return the SELECT of rows that began, or ended, between two revisions."""
     between = f"{column} BETWEEN %s AND %s"
     if column == "until":
-        return select(selected, chosen.of_them, between, chosen.begun_again, table=PAST, by=column)
+        return select(selected, of_signatures(chosen.by_number), between, _begun_again(chosen), table=PAST, by=column)
     return " UNION ALL ".join(
-        select(selected, chosen.of_them, between, table=table, by=column) for table in (STORED, PAST)
+        select(selected, of_signatures(chosen.by_number), between, table=table, by=column) for table in (STORED, PAST)
     )
 
 
@@ -200,18 +170,17 @@ def arms_of(number: int, is_state: bool) -> tuple[Arm, ...]:
     )
 
 
-def count(arms: Iterable[Arm], chosen: FeedSignatures) -> int:
+def count(arms: Iterable[Arm], chosen: Numbered) -> int:
     counted = 0
     for arm in arms:
-        again = chosen.begun_again if arm.gone else ""
-        statement = select("COUNT(*)", chosen.of_them, arm.condition, again, table=arm.table, by=arm.by)
+        again = _begun_again(chosen) if arm.gone else ""
+        tests = (of_signatures(chosen.by_number), arm.condition, again)
+        statement = select("COUNT(*)", *tests, table=arm.table, by=arm.by)
         counted += fetch(statement, arm.values)[0][0]
     return counted
 
 
-def part_of(
-    arms: Sequence[Arm], chosen: FeedSignatures, after: FeedEntry | None, most: int, size: int
-) -> list[FeedRow]:
+def part_of(arms: Sequence[Arm], chosen: Numbered, after: FeedEntry | None, most: int, size: int) -> list[FeedRow]:
     """Return up to `most` next facts of a revision of `size` facts: inserted ones first, by signature and ids."""
     found: list[FeedRow] = []
     if connection.vendor == "postgresql" and (size > MANY or not all(arm.by for arm in arms)):
@@ -219,7 +188,7 @@ def part_of(
         execute("SET LOCAL enable_sort = off")
     for gone in (0, 1):
         mine = [arm for arm in arms if arm.gone == gone]
-        for sig in chosen.signatures if mine else ():
+        for sig in chosen.by_number if mine else ():
             if after is not None and (gone, sig) < after[:2]:
                 continue
             start = after[2] if after is not None and (gone, sig) == after[:2] else None
@@ -230,7 +199,7 @@ def part_of(
 
 
 def _of_signature(
-    arms: Sequence[Arm], chosen: FeedSignatures, sig: int, start: tuple[str, ...] | None, most: int, size: int
+    arms: Sequence[Arm], chosen: Numbered, sig: int, start: tuple[str, ...] | None, most: int, size: int
 ) -> list[FeedRow]:
     """Return facts of one signature, by ids. Past facts are read no further than stored ones."""
     found: list[FeedRow] = []
@@ -245,10 +214,10 @@ def _of_signature(
     return found[:most]
 
 
-def _statement(arm: Arm, chosen: FeedSignatures, is_begun: bool, is_bounded: bool, size: int) -> str:
+def _statement(arm: Arm, chosen: Numbered, is_begun: bool, is_bounded: bool, size: int) -> str:
     bounds = (ids_are(">") if is_begun else "", ids_are("<=") if is_bounded else "")
     selected = f"{IDS}, {'NULL' if arm.gone else 'expires_at'} AS expires_at"
-    again = chosen.begun_again if arm.gone else ""
+    again = _begun_again(chosen) if arm.gone else ""
     condition, by = arm.condition, arm.by
     if by and size > MANY and not (connection.vendor == "sqlite" and arm.table == STORED):
         condition, by = f"+{condition}", None
@@ -338,7 +307,7 @@ class _FeedReader:
     """Reads for one response, in one snapshot."""
 
     environment_id: int
-    chosen: FeedSignatures
+    chosen: Numbered
     asked: FeedRequest
     newest: int
     horizon: int
@@ -349,7 +318,7 @@ def read(environment_id: int, asked: FeedRequest) -> FeedPage:
     newest, horizon = newest_and_horizon(environment_id)
     position = asked.after
     _check(position, newest, horizon, asked)
-    reader = _FeedReader(environment_id, FeedSignatures.of(environment_id, asked.predicates), asked, newest, horizon)
+    reader = _FeedReader(environment_id, chosen_signatures(environment_id, asked.predicates), asked, newest, horizon)
     if position.inside is not None:
         return _go_on(reader, position.revision, position.inside)
     if position.revision < horizon:
@@ -361,7 +330,7 @@ def read_state(environment_id: int, limit: int) -> FeedPage:
     """Return all facts as of now, or their first part, as a revision of kind `state`; read on as in the feed."""
     newest, horizon = newest_and_horizon(environment_id)
     asked = FeedRequest(FeedPosition(newest), limit)
-    reader = _FeedReader(environment_id, FeedSignatures.of(environment_id, frozenset()), asked, newest, horizon)
+    reader = _FeedReader(environment_id, chosen_signatures(environment_id, frozenset()), asked, newest, horizon)
     return _begin(reader, newest) if newest else FeedPage([], FeedPosition(0), False, 0)
 
 
@@ -378,7 +347,7 @@ def _check(position: FeedPosition, newest: int, horizon: int, asked: FeedRequest
     # At the horizon the state is known, but no longer the changes of the horizon's own revision.
     if position.revision < horizon or (position.revision == horizon and not inside.is_state):
         raise BeforeHorizon(horizon)
-    if inside.asked != digest_of(asked.predicates):
+    if inside.asked != list_of(asked.predicates):
         raise MalformedRequest(
             "after", "continues a revision that was read with other `predicate` parameters; use the same ones"
         )
@@ -389,7 +358,7 @@ def _check(position: FeedPosition, newest: int, horizon: int, asked: FeedRequest
 
 def _following(reader: _FeedReader, after: int) -> FeedPage:
     if reader.asked.predicates:
-        return _following_chosen(reader, after) if reader.chosen.signatures else _ended(reader, [])
+        return _following_chosen(reader, after) if reader.chosen.numbers else _ended(reader, [])
     limit = reader.asked.limit
     headers = _headers(reader.environment_id, after, limit + 1)
     taken = list(_fitting(headers, {each.number: max(1, each.size) for each in headers}, limit))
@@ -476,7 +445,7 @@ def _first_of_parts(reader: _FeedReader, header: _Header, more: bool) -> FeedPag
         change = header.to_json(*_by_kind(reader, rows))
         return FeedPage([change], FeedPosition(header.number), more, reader.newest)
     parts = -(-count(arms, reader.chosen) // size)
-    inside = Inside(header.kind == "state", 1, parts, size, digest_of(reader.asked.predicates), (0, 0, ()))
+    inside = Inside(header.kind == "state", 1, parts, size, list_of(reader.asked.predicates), (0, 0, ()))
     return _part(reader, header, inside, rows)
 
 
@@ -500,14 +469,14 @@ def _part(reader: _FeedReader, header: _Header, inside: Inside, rows: list[FeedR
     if is_last:
         return FeedPage([change], FeedPosition(header.number), header.number < reader.newest, reader.newest)
     last = rows[-1]
-    following = replace(inside, part=inside.part + 1, parts=parts, last=(last[0], last[1], last[2:-1]))
+    following = inside._replace(part=inside.part + 1, parts=parts, last=(last[0], last[1], last[2:-1]))
     return FeedPage([change], FeedPosition(header.number, following), True, reader.newest)
 
 
 def _by_kind(reader: _FeedReader, rows: Iterable[FeedRow]) -> FactsOfChange:
     found: FactsOfChange = ([], [])
     for row in rows:
-        found[row[0]].append(reader.chosen.fact_to_json(row[1], row[2:-1], row[-1]))
+        found[row[0]].append(row_to_json(reader.chosen, row[1], row[2:-1], row[-1]))
     return found
 
 

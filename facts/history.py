@@ -17,7 +17,7 @@ from django.db import connection
 from facts import read
 from facts.models import COLUMNS, MAX_ARGUMENTS, PAST, STORED, Row
 from facts.models import Signature as StoredSignature
-from facts.numbering import ending_numbers, environments_with_ends, signature_numbers
+from facts.numbering import environments_with_ends, numbers_as_of, signature_numbers
 from facts.read import fact_of_row, id_conditions, matching, read_snapshot
 from facts.table import IDS, KEY, delete, ended, execute, fact_table, fetch, ids_are, of_signatures, select
 from facts.wire import Argument, Fact, FactPattern
@@ -96,7 +96,7 @@ def of_pattern(
 ) -> History:
     """Return a page of the history of the facts that begin with these arguments, up to a revision or until now."""
     kinds = matching(signature_numbers(environment_id), predicate, tuple(args), open_ended=True)
-    return of_kinds(environment_id, kinds, args, size, after, to)
+    return _page(environment_id, [(kinds, args)], size, after, to)
 
 
 @_IN_ONE_SNAPSHOT
@@ -106,35 +106,26 @@ def of_kinds(
     args: Sequence[Argument],
     size: int,
     after: HistoryKey | None = None,
-    to: int | None = None,
 ) -> History:
     """Return a page of the history of the facts of these signatures that begin with these ids."""
-    latest, horizon = newest_and_horizon(environment_id)
-    span = RevisionSpan(horizon, latest if to is None else min(to, latest))
-    return _paged(environment_id, kinds, _changes(kinds, args, size + 1, after, span), size, horizon)
+    return _page(environment_id, [(kinds, args)], size, after)
 
 
 @_IN_ONE_SNAPSHOT
 def of_value(environment_id: int, value: Value, size: int, after: HistoryKey | None = None) -> History:
     """Return a page of the history of the facts that mention a value, in any argument."""
-    kinds = {each: number for each, number in signature_numbers(environment_id).items() if value.type in each.types}
-    latest, horizon = newest_and_horizon(environment_id)
-    span = RevisionSpan(horizon, latest)
-    changes: list[_RevisionChange] = []
+    numbers = signature_numbers(environment_id)
+    wanted = []
     for position in range(MAX_ARGUMENTS):
-        here = {each: number for each, number in kinds.items() if each.types[position : position + 1] == (value.type,)}
-        args = (*[Argument()] * position, Argument(value.type, value.id))
-        changes += _changes(here, args, size + 1, after, span)
-    return _paged(environment_id, kinds, changes, size, horizon)
+        here = {each: n for each, n in numbers.items() if each.types[position : position + 1] == (value.type,)}
+        wanted.append((here, (*[Argument()] * position, Argument(value.type, value.id))))
+    return _page(environment_id, wanted, size, after)
 
 
 @_IN_ONE_SNAPSHOT
 def of_revision(environment_id: int, number: int, size: int, after: HistoryKey | None = None) -> History:
     """Return a page of one revision's changes: a single entry, or none if they are unknown."""
-    horizon = newest_and_horizon(environment_id)[1]
-    kinds = signature_numbers(environment_id)
-    span = RevisionSpan(max(horizon, number - 1), number)
-    return _paged(environment_id, kinds, _changes(kinds, (), size + 1, after, span), size, horizon)
+    return _page(environment_id, [(signature_numbers(environment_id), ())], size, after, number, number - 1)
 
 
 # ---- changes -------------------------------------------------------------------------------------------------
@@ -148,12 +139,23 @@ class _RevisionChange:
     expires_at: int | None
 
 
-def _paged(
-    environment_id: int, kinds: Mapping[Signature, int], found: Iterable[_RevisionChange], size: int, horizon: int
+def _page(
+    environment_id: int,
+    wanted: Sequence[tuple[Mapping[Signature, int], Sequence[Argument]]],
+    size: int,
+    after: HistoryKey | None,
+    to: int | None = None,
+    beyond: int = 0,
 ) -> History:
-    changes = _merged(found)
+    """Return a page of what revisions changed, those `beyond` one and up `to` one, among the facts that are wanted.
+
+    These are of some signatures, and begin with some ids.
+    """
+    latest, horizon = newest_and_horizon(environment_id)
+    span = RevisionSpan(max(horizon, beyond), latest if to is None else min(to, latest))
+    changes = _merged(each for kinds, args in wanted for each in _changes(kinds, args, size + 1, after, span))
     kept, rest = changes[:size], changes[size:]
-    signatures = {number: signature for signature, number in kinds.items()}
+    signatures = {number: signature for kinds, _ in wanted for signature, number in kinds.items()}
     entries = tuple(_entries(environment_id, kept, signatures))
     return History(entries, horizon, HistoryKey(kept[-1].revision, kept[-1].row) if rest else None)
 
@@ -169,22 +171,18 @@ def _entries(
 ) -> Iterator[Entry]:
     made = revisions(environment_id, {change.revision for change in changes})
     for number, group in groupby(changes, lambda each: each.revision):
-        same = list(group)
+        found: dict[bool, list[FactChange]] = {True: [], False: []}
+        for each in group:
+            fact = fact_of_row(signatures[each.row[0]], each.row[1:], each.expires_at)
+            found[each.began].append(FactChange(each.row, fact))
         if number in made:  # it may be pruned, with its changes, while this is read
-            inserted, deleted = (
-                tuple([_changed(each, signatures) for each in same if each.began is began]) for began in (True, False)
-            )
-            yield Entry(made[number], inserted, deleted)
+            yield Entry(made[number], tuple(found[True]), tuple(found[False]))
 
 
 def revisions(environment_id: int, numbers: Iterable[int]) -> dict[int, Revision]:
     """Return the revisions that are kept, by number, each with the version that was active from then on."""
     found = Revision.objects.filter(environment_id=environment_id, number__in=list(numbers))
     return {each.number: each for each in found.select_related("policy_version").defer("policy_version__source")}
-
-
-def _changed(change: _RevisionChange, signatures: Mapping[int, Signature]) -> FactChange:
-    return FactChange(change.row, fact_of_row(signatures[change.row[0]], change.row[1:], change.expires_at))
 
 
 def _changes(
@@ -435,7 +433,7 @@ def _sweep_batch(environment_id: int) -> int:
 
 def _expired(environment_id: int, most: int) -> list[Row]:
     """Return expired facts, earliest expiry first."""
-    numbers = ending_numbers(environment_id)
+    numbers = numbers_as_of(environment_id).ending_numbers
     if not numbers:
         return []
     # The plus keeps databases from using the index on the signature: few of its facts have expired.

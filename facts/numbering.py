@@ -6,9 +6,10 @@ import secrets
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import count
-from typing import Any, NamedTuple
+from operator import itemgetter
+from typing import NamedTuple
 
 import orjson
 from django.db import OperationalError, connection, transaction
@@ -60,10 +61,22 @@ class Numbered:
     narrow: Mapping[Signature, int] = field(default_factory=dict)  # bits: the arguments that lead to few facts
     since: Mapping[Signature, int] = field(default_factory=dict)  # the revision at which each was assigned its number
 
+    @cached_property
+    def by_number(self) -> Mapping[int, Signature]:
+        return {number: signature for signature, number in sorted(self.numbers.items(), key=itemgetter(1))}
+
+    @cached_property
+    def ending_numbers(self) -> frozenset[int]:
+        return frozenset(self.numbers[signature] for signature in self.ending)
+
+    def only(self, numbers: Mapping[Signature, int]) -> Numbered:
+        """Return the same of these signatures alone."""
+        return replace(self, numbers=numbers, ending=self.ending & numbers.keys())
+
     def by(self, latest: int) -> Numbered:
         """Return the signatures that existed as of revision `latest`."""
         numbers = {signature: number for signature, number in self.numbers.items() if self.since[signature] <= latest}
-        return self if len(numbers) == len(self.numbers) else replace(self, numbers=numbers)
+        return self if len(numbers) == len(self.numbers) else self.only(numbers)
 
 
 NUMBERLESS = Numbered(Marks(), {})
@@ -95,8 +108,8 @@ def marks_of(environment_id: int) -> Marks | None:
 @lru_cache(maxsize=256)
 def _numbered_under(environment_id: int, marks: Marks) -> Numbered:
     """Read the signatures; cached by the marks, which change whenever a signature does (see `Marks`)."""
-    found = _signatures(environment_id, "id, may_end, narrow, since")
-    rows = [(Signature(name, types_of_text(types)), *rest) for name, types, *rest in found]
+    listed = "SELECT predicate, types, id, may_end, narrow, since FROM authz_signature WHERE environment_id = %s"
+    rows = [(Signature(name, types_of_text(types)), *rest) for name, types, *rest in fetch(listed, (environment_id,))]
     ending = frozenset(signature for signature, _, may_end, _, _ in rows if may_end)
     numbers = {signature: number for signature, number, *_ in rows}
     narrow = {signature: bits for signature, _, _, bits, _ in rows}
@@ -108,15 +121,8 @@ def _numbered_by(environment_id: int, marks: Marks, latest: int) -> Numbered:
     return _numbered_under(environment_id, marks).by(latest)
 
 
-def signature_numbers(environment_id: int) -> dict[Signature, int]:
-    return {Signature(name, types_of_text(types)): number for name, types, number in _signatures(environment_id, "id")}
-
-
-def _signatures(environment_id: int, columns: str) -> list[tuple[Any, ...]]:
-    """Return the predicate and the types of each signature, and these columns."""
-    return fetch(
-        f"SELECT predicate, types, {columns} FROM authz_signature WHERE environment_id = %s", (environment_id,)
-    )
+def signature_numbers(environment_id: int) -> Mapping[Signature, int]:
+    return numbers_as_of(environment_id).numbers
 
 
 # ---- signatures whose facts may expire ---------------------------------------------------------------------------
@@ -135,25 +141,6 @@ def outdate_statements(environment_id: int) -> None:
     execute("UPDATE authz_environment SET signature_mark = %s, ends_mark = %s WHERE id = %s", (*marks, environment_id))
 
 
-def ending_numbers(environment_id: int) -> frozenset[int]:
-    ending = "SELECT id FROM authz_signature WHERE environment_id = %s AND may_end"
-    return frozenset(number for (number,) in fetch(ending, (environment_id,)))
-
-
-class SignatureNumbers(NamedTuple):
-    """The number of each signature, and the numbers of those whose facts may expire."""
-
-    numbers: dict[Signature, int]
-    may_end: frozenset[int]
-
-
-def numbers_and_ends(environment_id: int) -> SignatureNumbers:
-    """Return both from one statement."""
-    rows = _signatures(environment_id, "id, may_end")
-    numbers = {Signature(name, types_of_text(types)): number for name, types, number, _ in rows}
-    return SignatureNumbers(numbers, frozenset(number for _, _, number, may_end in rows if may_end))
-
-
 def numbers_that_may_end(environment_id: int, ends_mark: int) -> frozenset[int]:
     """Return `ending_numbers`, cached by the environment's mark. If it is 0, there are none."""
     return _ending_under(environment_id, ends_mark) if ends_mark else frozenset()
@@ -161,7 +148,7 @@ def numbers_that_may_end(environment_id: int, ends_mark: int) -> frozenset[int]:
 
 @lru_cache(maxsize=256)
 def _ending_under(environment_id: int, mark: int) -> frozenset[int]:
-    return ending_numbers(environment_id)
+    return numbers_as_of(environment_id).ending_numbers
 
 
 def environments_with_ends() -> list[int]:

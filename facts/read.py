@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from django.db import Error, connection, transaction
 
 from facts.models import COLUMNS, PAST, ROW_LENGTH, STORED, leading
-from facts.numbering import SignatureNumbers, numbers_and_ends, signature_numbers
+from facts.numbering import Numbered, numbers_as_of, signature_numbers
 from facts.table import IDS, KEY, ended, equals, fact_table, fetch, held, lasting, of_signatures, select
 from facts.wire import Argument, Fact, FactPattern
 from policy.moments import Moment, check_kept
@@ -31,14 +31,14 @@ def found(
     environment_id: int, predicate: str | None, args: Sequence[Argument], moment: Moment | None = None
 ) -> FactsAt:
     """Return the facts that begin with these arguments, by predicate and then by arguments; now, or as of a moment."""
-    kinds = numbers_and_ends(environment_id)
+    kinds = numbers_as_of(environment_id)
     while True:
         numbers = matching(kinds.numbers, predicate, tuple(args), open_ended=True)
-        facts, revision = _find(environment_id, kinds._replace(numbers=numbers), args, moment)
+        facts, revision = _find(environment_id, kinds.only(numbers), args, moment)
         # Signatures are only ever added, or marked as ones whose facts may expire. If neither has happened since they
         # were listed, the statement was complete. Otherwise retry.
-        latest = numbers_and_ends(environment_id)
-        if latest == kinds:
+        latest = numbers_as_of(environment_id)
+        if latest.marks == kinds.marks:
             if moment is not None:
                 check_kept(environment_id, moment.revision)
             return FactsAt(sorted(facts, key=lambda fact: (fact.predicate, fact.args)), revision)
@@ -48,14 +48,13 @@ def found(
 def every(environment_id: int, moment: Moment | None = None) -> Iterator[Fact]:
     """Yield all facts, one at a time, by signature and then by arguments; now, or as of a moment."""
     with read_snapshot():  # of the signatures and of their facts
-        kinds = numbers_and_ends(environment_id)
+        kinds = numbers_as_of(environment_id)
         if moment is not None:
             check_kept(environment_id, moment.revision)
-        signatures = {number: signature for signature, number in kinds.numbers.items()}
-        if signatures:
+        if kinds.numbers:
             found = _selected(kinds) if moment is None else _selected_then(kinds, moment)
             for row in fact_table().stream(f"{found} ORDER BY {KEY}"):
-                yield _fact_of(signatures, row)
+                yield _fact_of(kinds, row)
 
 
 def count(environment_id: int, pattern: FactPattern) -> int:
@@ -65,8 +64,7 @@ def count(environment_id: int, pattern: FactPattern) -> int:
     return sum(_counts(list(numbers.values()), conditions, ids).values())
 
 
-def _find(environment_id: int, kinds: SignatureNumbers, args: Sequence[Argument], moment: Moment | None) -> FactsAt:
-    signatures = {number: signature for signature, number in kinds.numbers.items()}
+def _find(environment_id: int, kinds: Numbered, args: Sequence[Argument], moment: Moment | None) -> FactsAt:
     conditions, ids = id_conditions(args)
     known = [name for name, arg in zip(COLUMNS, args) if arg.id is not None]
     if moment is None:
@@ -74,28 +72,28 @@ def _find(environment_id: int, kinds: SignatureNumbers, args: Sequence[Argument]
     else:
         rows = fact_table().fetched(_selected_then(kinds, moment, conditions, known), (*ids, *ids))
     revision = next((row[0] for row in rows if row[1] is None), 0) if moment is None else moment.revision
-    return FactsAt([_fact_of(signatures, row) for row in rows if row[1] is not None], revision)
+    return FactsAt([_fact_of(kinds, row) for row in rows if row[1] is not None], revision)
 
 
-def _selected_now(environment_id: int, kinds: SignatureNumbers, conditions: str, known: Sequence[str]) -> str:
+def _selected_now(environment_id: int, kinds: Numbered, conditions: str, known: Sequence[str]) -> str:
     """Return the same as `_selected`, and the environment's offset in a row without ids."""
-    width = ROW_LENGTH if kinds.may_end.isdisjoint(kinds.numbers.values()) else ROW_LENGTH + 1
+    width = ROW_LENGTH + bool(kinds.ending)
     offset = f'SELECT "offset"{", NULL" * (width - 1)} FROM authz_environment WHERE id = {int(environment_id)}'
     return f"{offset} UNION ALL {_selected(kinds, conditions, known)}"
 
 
-def _selected(kinds: SignatureNumbers, conditions: str = "", known: Sequence[str] = ()) -> str:
+def _selected(kinds: Numbered, conditions: str = "", known: Sequence[str] = ()) -> str:
     """Return the SELECT of the facts of these signatures that have not expired.
 
     If none of them may expire, it reads only the key, which an index covers.
     """
     here = f"{of_signatures(kinds.numbers.values())}{conditions}"
-    if kinds.may_end.isdisjoint(kinds.numbers.values()):
+    if not kinds.ending:
         return select(KEY, here)
     return select(f"{KEY}, expires_at", here, lasting(), by=leading(known))
 
 
-def _selected_then(kinds: SignatureNumbers, moment: Moment, conditions: str = "", known: Sequence[str] = ()) -> str:
+def _selected_then(kinds: Numbered, moment: Moment, conditions: str = "", known: Sequence[str] = ()) -> str:
     """Return the same as of a revision: from the facts that are still stored, and from past facts."""
     here, column = f"{of_signatures(kinds.numbers.values())}{conditions}", leading(known)
     return " UNION ALL ".join(
@@ -104,9 +102,9 @@ def _selected_then(kinds: SignatureNumbers, moment: Moment, conditions: str = ""
     )
 
 
-def _fact_of(signatures: Mapping[int, Signature], row: Sequence[Any]) -> Fact:
+def _fact_of(kinds: Numbered, row: Sequence[Any]) -> Fact:
     """Return the fact of a row that was selected so; the expiry follows the key."""
-    return fact_of_row(signatures[row[0]], row[1:ROW_LENGTH], *row[ROW_LENGTH:])
+    return fact_of_row(kinds.by_number[row[0]], row[1:ROW_LENGTH], *row[ROW_LENGTH:])
 
 
 # ---- some facts --------------------------------------------------------------------------------------------------
@@ -131,10 +129,10 @@ def facts_of(numbers: Mapping[Signature, int], most: int) -> Iterator[Fact]:
 
 
 def stats(environment_id: int) -> dict[str, int]:
-    numbers, may_end = numbers_and_ends(environment_id)
-    counts = _lasting_counts(list(numbers.values()), may_end)
+    kinds = numbers_as_of(environment_id)
+    counts = _lasting_counts(list(kinds.numbers.values()), kinds.ending_numbers)
     by_predicate: Counter[str] = Counter()
-    for signature, number in numbers.items():
+    for signature, number in kinds.numbers.items():
         by_predicate[signature.predicate] += counts.get(number, 0)
     roles, relations = by_predicate["has_role"], by_predicate["has_relation"]
     return {"num_roles": roles, "num_relations": relations, "num_facts": by_predicate.total()}
@@ -161,7 +159,7 @@ def _lasting_counts(numbers: Sequence[int], may_end: AnySet[int]) -> dict[int, i
 
 
 def matching(
-    numbers: dict[Signature, int], predicate: str | None, args: tuple[Argument, ...], open_ended: bool = False
+    numbers: Mapping[Signature, int], predicate: str | None, args: tuple[Argument, ...], open_ended: bool = False
 ) -> dict[Signature, int]:
     """Return the signatures whose facts a pattern may match; `open_ended` patterns match longer facts too."""
     return {

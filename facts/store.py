@@ -350,14 +350,11 @@ def copy_facts(origin_id: int, target_id: int) -> None:
     with changing():
         turn = advance(target_id)
         fact_table().lift_time_limit()
-        numbers = {
-            signature_number(target_id, each, turn.offset): number
-            for each, number in signature_numbers(origin_id).items()
-        }
-        may_end = numbering.ending_numbers(origin_id)
-        if may_end:
-            numbering.let_end(target_id, [target for target, origin in numbers.items() if origin in may_end])
-        copied = sum(table.copy_signature(origin, target, turn.offset) for target, origin in numbers.items())
+        known = numbering.numbers_as_of(origin_id)
+        targets = {each: signature_number(target_id, each, turn.offset) for each in known.numbers}
+        if known.ending:
+            numbering.let_end(target_id, [targets[each] for each in known.ending])
+        copied = sum(table.copy_signature(known.numbers[each], targets[each], turn.offset) for each in targets)
         _record(target_id, turn, Kind.COPY, NOBODY, ChangeCounts(copied))
         table.note_stored(copied)
 

@@ -18,7 +18,7 @@ import orjson
 from facts import store
 from facts.accept import FactRejected, UnknownName, UnknownNames, check_signature
 from facts.models import COLUMNS, PAST
-from facts.numbering import numbers_and_ends, signature_numbers
+from facts.numbering import numbers_as_of, signature_numbers
 from facts.read import id_conditions
 from facts.store import Deletes, EndsStay, Inserts
 from facts.table import fact_table, fetch, lasting, select
@@ -239,12 +239,12 @@ class PatternPart:
 
 def stored_ids(environment_id: int, key: BindingKey) -> Generator[RowIds, None, None]:
     """Yield the values of the pattern's variables in all stored facts that have not expired."""
-    numbers, may_end = numbers_and_ends(environment_id)
-    number = numbers.get(key.signature)
+    known = numbers_as_of(environment_id)
+    number = known.numbers.get(key.signature)
     if number is None:
         return
     conditions, values = id_conditions([Argument(None, constant) for constant in key.constants])
-    tests = (f"sig = {int(number)}{conditions}", lasting() if number in may_end else "")
+    tests = (f"sig = {int(number)}{conditions}", lasting() if key.signature in known.ending else "")
     named = ", ".join(COLUMNS[index] for index in key.columns)
     rows = fact_table().stream(select(named or "sig", *tests, order=named), values)
     if named:

@@ -73,9 +73,9 @@ def number_of(environment: Environment) -> int | None:
 
 def state(environment_id: int, revision: int) -> list:
     """Return the facts as of a revision, as the feed tells a state."""
-    chosen = feed.FeedSignatures.of(environment_id, frozenset())
+    chosen = feed.chosen_signatures(environment_id, frozenset())
     rows = feed.part_of(feed.arms_of(revision, True), chosen, None, 100_000, 0)
-    return sorted(orjson.dumps(chosen.fact_to_json(row[1], row[2:-1], row[-1])) for row in rows)
+    return sorted(orjson.dumps(feed.row_to_json(chosen, row[1], row[2:-1], row[-1])) for row in rows)
 
 
 def told(environment_id: int, after: int) -> list:

@@ -151,7 +151,7 @@ def plans(act) -> list[str]:
     """How the database goes about what `act` reads of the facts."""
     with CaptureQueriesContext(connection) as asked:
         act()
-    statements = [each["sql"] for each in asked if each["sql"].startswith("SELECT sig")]
+    statements = [each["sql"] for each in asked if each["sql"].startswith("SELECT sig,")]
     assert statements
     explained = "EXPLAIN QUERY PLAN" if connection.vendor == "sqlite" else "EXPLAIN"
     return ["\n".join(str(row[-1]) for row in fetched(f"{explained} {each}")) for each in statements]

@@ -3,13 +3,12 @@
 import random
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 import pytest
 from django.db import connection
 
 from facts import store
-from facts.feed import FeedPosition, Inside, digest_of
+from facts.feed import FeedPosition, Inside, list_of
 from facts.history import Pruned, prune
 from facts.loading import load
 from facts.models import Signature
@@ -383,8 +382,8 @@ def test_a_token_goes_on_with_the_same_predicates_only(api):
 
 @pytest.mark.parametrize("is_state", [False, True])
 def test_inside_of_no_revision_there_is_nothing(api, is_state):
-    """A token is not signed, and so may be made up."""
-    made_up = Inside(is_state, 2, 3, 10, digest_of(()), (0, 0, ("",) * 5))
+    """The number before a cursor is not signed, and so may be made up."""
+    made_up = Inside(is_state, 2, 3, 10, list_of(()), (0, 0, ("",) * 5))
     refused = (400, {"message": "after: is not the `next` of a previous response"})
     for _ in range(2):
         answer = api.get(path_of(FeedPosition(0, made_up).text))
@@ -392,7 +391,7 @@ def test_inside_of_no_revision_there_is_nothing(api, is_state):
         api.post("/facts", role("ann", "reader", "1"))
     api.post("/facts", role("ben", "reader", "1"))
     Revision.objects.filter(environment=api.environment, number=1).delete()
-    answer = api.get(path_of(FeedPosition(1, replace(made_up, is_state=False)).text))
+    answer = api.get(path_of(FeedPosition(1, made_up._replace(is_state=False)).text))
     assert (answer.status_code, answer.json()) == refused
 
 
