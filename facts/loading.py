@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from itertools import islice
@@ -39,7 +39,8 @@ from policy.errors import AuthzError
 from policy.rules.program import Program, Signature
 from policy.rules.types import PLACE
 
-CHUNK = 10_000  # facts
+# Facts that are checked and stored together. SQLite sorts them: then more neighbors go to the same page.
+CHUNK = {"sqlite": 50_000, "postgresql": 10_000}
 ENOUGH = 100  # invalid lines, after which reading is aborted
 NumberedFact = tuple[int, tuple[Any, ...]]  # a signature's number, and the columns after the ids
 
@@ -83,12 +84,12 @@ def load(
         turn = advance(environment_id)
         program = program_of_version(turn.policy_version_id)
         ends = Ends(environment_id, turn)
-        loading = loader_of_runs if connection.vendor == "sqlite" else loader_behind
-        with fact_table().expect_many(), loading() as loader:
+        loading = nullcontext(Loader(fact_table().insert)) if connection.vendor == "sqlite" else loader_behind()
+        with fact_table().expect_many(), loading as loader:
             names, is_strict = UnknownNames(program), is_strict or settings.STRICT_FACTS
             filing = _Filing(environment_id, turn.offset, program, names, skip_bad, is_strict, loader.settle)
             lines = iter(lines)
-            while rows := filing.rows(islice(lines, CHUNK)):
+            while rows := filing.rows(islice(lines, CHUNK[connection.vendor])):
                 right = list(filter(None, rows))
                 if right and (skip_bad or not filing.bad):
                     try:
@@ -237,13 +238,14 @@ class _Filing:
 # ---- loading rows, chunk by chunk -----------------------------------------------------------------------------------
 
 
-RUN = 50_000  # rows that are sorted and inserted together on SQLite; longer runs are no faster per row
 TURN = 0.0005  # seconds after which a thread yields the interpreter to another
 USUAL_TURN = sys.getswitchinterval()
 
 
 @dataclass
 class Loader:
+    """Stores rows at once, on the same thread."""
+
     _store: Callable[[Sequence[NewRow]], int]
     inserted: int = 0
 
@@ -256,31 +258,6 @@ class Loader:
     def bring_in(self) -> None:
         """Settle, and store all rows taken so far in the fact table, so that later statements see them."""
         self.settle()
-
-
-@dataclass
-class _LoaderOfRuns(Loader):
-    """Merges chunks to sort more rows at once: then more neighbors go to the same page."""
-
-    _gathered: list[NewRow] = field(default_factory=list)
-
-    def take(self, rows: Sequence[NewRow]) -> None:
-        self._gathered += rows
-        if len(self._gathered) >= RUN:
-            self.settle()
-
-    def settle(self) -> None:
-        gathered, self._gathered = self._gathered, []
-        if gathered:
-            super().take(gathered)
-
-
-@contextmanager
-def loader_of_runs() -> Iterator[Loader]:
-    """Yield a loader for SQLite, which stores on the same thread."""
-    loader = _LoaderOfRuns(fact_table().insert)
-    yield loader
-    loader.settle()
 
 
 @dataclass

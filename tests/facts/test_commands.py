@@ -138,7 +138,7 @@ def test_a_load_is_larger_than_a_chunk(environment, tmp_path):
 
 @pytest.fixture
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(loading, "CHUNK", 2)
+    monkeypatch.setattr(loading, "CHUNK", dict.fromkeys(loading.CHUNK, 2))
 
 
 def test_chunks_may_repeat_facts_and_bring_new_signatures(environment, tmp_path, small_chunks):

@@ -418,7 +418,7 @@ def test_the_end_is_the_last_cell_of_a_line(environment, tmp_path):
 
 
 def test_a_load_changes_ends_and_the_last_line_about_a_fact_counts(api, monkeypatch):
-    monkeypatch.setattr(loading, "CHUNK", 3)
+    monkeypatch.setattr(loading, "CHUNK", dict.fromkeys(loading.CHUNK, 3))
     insert(api, member("a", SOON), member("b", SOON), member("c"), member("d", SOON), member("e"))
     users = [("a", LATER), ("a", SOON), ("b", None), ("f", SOON), ("f", LATER), ("g", SOON), ("c", SOON), ("c", None),
              ("d", None), ("d", SOON), ("g", None), ("f", SOON), ("f", LATER), ("h", None)]  # fmt: skip

@@ -20,7 +20,7 @@ ODD = ["a\tb", "a\nb", "a\rb", "a\\b", "\\N", "\\.", "None", "NULL", "ä€", '"
 def untouched(db, monkeypatch):
     monkeypatch.setattr(loading, "LEAST", 1)
     monkeypatch.setattr(loading, "_TRIES", 2)
-    monkeypatch.setattr(loading, "CHUNK", 3)
+    monkeypatch.setattr(loading, "CHUNK", dict.fromkeys(loading.CHUNK, 3))
     with connection.cursor() as cursor:
         cursor.execute("TRUNCATE authz_fact")
 

@@ -9,7 +9,7 @@ LATER = "2100-01-01T00:00:00Z"
 
 
 def test_an_end_that_is_said_later_in_the_file_counts(environment, monkeypatch):
-    monkeypatch.setattr(loading, "CHUNK", 1)
+    monkeypatch.setattr(loading, "CHUNK", dict.fromkeys(loading.CHUNK, 1))
     args = [{"type": "User", "id": "ann"}, {"type": "String", "id": "member"}, {"type": "Org", "id": "acme"}]
     fact = {"predicate": "has_role", "args": args}
     loaded = load(environment.id, [(1, fact), (2, fact | {"expires_at": LATER})])
@@ -19,7 +19,7 @@ def test_an_end_that_is_said_later_in_the_file_counts(environment, monkeypatch):
 
 def test_an_end_that_comes_while_a_file_is_loaded_is_kept_and_counts_no_more(environment, monkeypatch):
     """All ends of a file are compared with one time, so that which lines are wrong does not depend on its length."""
-    monkeypatch.setattr(loading, "CHUNK", 1)
+    monkeypatch.setattr(loading, "CHUNK", dict.fromkeys(loading.CHUNK, 1))
     now = clock.now()
     end = time_of(now - 1).isoformat()
     monkeypatch.setattr(clock, "now", lambda: now - 2)  # when the first line was read, it was to come

@@ -480,7 +480,7 @@ def test_a_fact_that_has_ended_is_added_again_by_whoever_may_only_add(environmen
 
 
 def test_a_file_says_the_end_of_a_new_fact_twice(environment, monkeypatch):
-    monkeypatch.setattr(loading, "CHUNK", 1)
+    monkeypatch.setattr(loading, "CHUNK", dict.fromkeys(loading.CHUNK, 1))
     client = person("add_signature", "view_signature")
     lines = ["member(User:ann, Team:t)", f"member(User:ann, Team:t) until {LATER}"]
     assert "2 facts imported" in told(send(client, environment, "\n".join(lines)))[0]
