@@ -119,11 +119,8 @@ class DecodedField(serializers.Field):
     def get_value(self, body):
         return body.get(self.field_name)
 
-    def run_validation(self, raw=None):
-        return self.absent if raw is None and not self.required else self.decode(raw, self.path)
-
     def reader(self) -> Callable[[dict], Any]:
-        """Return a function that combines `get_value` and `run_validation` in one call."""
+        """Return a function that reads the member from a body."""
         get, decode, path, absent = self.get_value, self.decode, self.path, self.absent
         if self.required:
             return lambda body: decode(get(body), path)

@@ -169,6 +169,10 @@ class Bundle:
     def text(self) -> str:
         return "".join(part.text for part in self.parts)
 
+    @cached_property
+    def _source(self) -> Source:
+        return Source(self.text)
+
     @property
     def filename(self) -> str:
         """Return the names of the files joined by commas, without standard input."""
@@ -191,12 +195,8 @@ class Bundle:
 
     def line_of_file(self, line: int) -> tuple[str, int]:
         """Return the name of the file that contains a line of the whole text, and the line's number there."""
-        for part in self.parts[:-1]:
-            lines = part.text.count("\n")
-            if line <= lines:
-                return part.filename, line
-            line -= lines
-        return self.parts[-1].filename, line
+        part, start = self._part_at(self._source.line_start(line))
+        return part.filename, line - self.text.count("\n", 0, start)
 
     def _part_at(self, offset: int) -> tuple[Source, int]:
         starts = [0, *accumulate(len(part.text) for part in self.parts)]

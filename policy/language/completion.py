@@ -459,24 +459,21 @@ def _type_of(context: CursorContext, argument: Sequence[Word]) -> str:
 
 
 def _in_block(context: CursorContext) -> Iterable[Completion]:
+    names = _quoted(_names(context))
     if context.list_of:
-        names = () if context.list_of == "relations" else _names_elsewhere(context, context.list_of)
-        return _quoted(names) if context.last in ("LBRACKET", "COMMA") else ()
+        return names if context.last in ("LBRACKET", "COMMA") else ()
     if not context.statement:
         declared = (*LISTS, "relations") if context.kind != "global" else LISTS
-        return chain(_quoted(_of_block(context.block, LISTS)), _keywords(*declared))
+        return chain(names, _keywords(*declared))
     match context.last:
-        case "ON":
-            return _quoted(_of_block(context.block, ("relations",)))
-        case "GLOBAL":
-            return _quoted(_of_block(context.outline.everything, LISTS))
+        case "ON" | "GLOBAL":
+            return names
         case "STRING" if not context.has_if:
             return _keywords("if")
         case "STRING":
             return _keywords("on", "and", "or")
         case kind if kind in _JOINING:
-            names = chain(_of_block(context.block, (*LISTS, "relations")), _through_any(context))
-            return chain(_quoted(names), _predicates(context), _keywords("not", "global"))
+            return chain(names, _predicates(context), _keywords("not", "global"))
     return _after(context)
 
 

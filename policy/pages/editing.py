@@ -10,7 +10,6 @@ from functools import partial
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from cachetools import LRUCache
 from django import forms
 from django.contrib import admin, messages
 from django.contrib.auth import get_permission_codename
@@ -23,6 +22,7 @@ from django.urls import path, reverse
 from policy import publishing, rules
 from policy.core.clock import time_of
 from policy.core.journal import By, Kind, by_admin
+from policy.core.memory import Recent
 from policy.errors import AuthzError, TooLarge, Unavailable
 from policy.language.completion import completions
 from policy.language.format import formatted
@@ -79,26 +79,19 @@ class LatestOnly:
 
 
 _compiling, _testing = LatestOnly(), LatestOnly()
-_programs: LRUCache[str, Program] = LRUCache(_KEPT, lambda program: len(program.source.text) + 1)
-_changing = threading.Lock()
+_programs: Recent[str, Program] = Recent(_KEPT, lambda program: len(program.source.text) + 1)  # by digest
 
 
 def program_of(source: Source, window: object) -> Program:
     """Return the text's program, from the cache or compiled; raise `PolicyRejected` or `Superseded`."""
     digest = sha256(source.text.encode(errors="surrogatepass")).hexdigest()
-    if (known := _known(digest)) is not None:
+    if (known := _programs.get(digest)) is not None:
         return known
     with _compiling.turn(window):
-        program = _known(digest) or rules.compile_source(source)
-    with _changing:
-        if len(source.text) < _KEPT:
-            _programs[digest] = program
+        program = _programs.get(digest) or rules.compile_source(source)
+    if len(source.text) < _KEPT:
+        _programs.store(digest, program)
     return program
-
-
-def _known(digest: str) -> Program | None:
-    with _changing:
-        return _programs.get(digest)
 
 
 # ---- problems ----------------------------------------------------------------------------------------------------

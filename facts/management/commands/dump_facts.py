@@ -27,7 +27,7 @@ class Command(PolicyCommand):
         write = WRITERS[format or format_of(file)]
         facts = every(environment.pk, moment_asked(environment, as_of, needs_policy=False))
         if file == "-":
-            output: Any = self.stdout._out  # type: ignore[attr-defined]  # what the wrapper writes to
+            output: Any = self.stdout._out  # what the wrapper writes to
             if isinstance(output, TextIOWrapper):
                 output.reconfigure(encoding="utf-8")  # whatever the terminal's: load_facts reads UTF-8
             write(output, facts)
