@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, pairwise
+from itertools import chain, pairwise, takewhile
+from typing import NamedTuple
 
 from policy.language.parser import CLOSING, NAMES, OPENING, Word, words_in
 from policy.values import ABSTRACT, PRIMITIVES
@@ -93,26 +94,75 @@ def _length_with_extends(words: Sequence[Word], at: int) -> int:
     return 0
 
 
+class TextSegment(NamedTuple):
+    """The head of a block or test, `setup {`, a statement, which may be incomplete, or the `}` of one of the former."""
+
+    kind: str  # head, setup, statement or end
+    words: Sequence[Word]
+
+
+def segments_in(words: Sequence[Word]) -> Iterator[TextSegment]:
+    at = 0
+    while at < len(words):
+        start = at
+        if length := _opening_length(words, at):
+            at += length
+            yield TextSegment("setup" if words[start].kind == "SETUP" else "head", words[start:at])
+        elif words[at].kind in ("SEMI", "LBRACE"):
+            at += 1
+        elif words[at].kind == "RBRACE":
+            at += 1
+            yield TextSegment("end", words[start:at])
+        else:
+            at = _end_of_statement(words, at)
+            yield TextSegment("statement", words[start:at])
+
+
+def _opening_length(words: Sequence[Word], at: int) -> int:
+    """Return the same as `head_length`, also for `setup {`."""
+    if words[at].kind == "SETUP":
+        return 2 if [word.kind for word in words[at + 1 : at + 2]] == ["LBRACE"] else 0
+    return head_length(words, at)
+
+
+def _end_of_statement(words: Sequence[Word], at: int) -> int:
+    """Return the index after the statement: after its semicolon, or before a word that cannot belong to it."""
+    depth = 0
+    for place in range(at, len(words)):
+        kind = words[place].kind
+        if kind == "SEMI":
+            return place + 1
+        if kind == "LBRACE":
+            depth += 1
+        elif kind == "RBRACE":
+            depth -= 1
+            if depth < 0:
+                return place
+        elif kind in NAMES and place > at and (is_declaration(words, place) or _opening_length(words, place)):
+            return place
+    return len(words)
+
+
+def is_declaration(words: Sequence[Word], at: int = 0) -> bool:
+    """Return whether `roles = [`, `relations = {` or the like begins at the index."""
+    return at + 2 < len(words) and words[at + 1].kind == "EQ" and words[at + 2].kind in ("LBRACKET", "LBRACE")
+
+
 def outline_of(words: Sequence[Word]) -> TextOutline:
     types: dict[str, OutlineBlock] = {}
     everything = OutlineBlock("global", "")
     block: OutlineBlock | None = None
     fixtures: list[str] = []
-    depth = at = 0
-    while at < len(words):
-        if length := head_length(words, at):
-            head = words[at : at + length]
-            block, depth = _block_of(head, types, everything), 1
-            if head[1].kind == "FIXTURE":
-                fixtures.append(head[2].name)
-            at += length
-            continue
-        depth += {"LBRACE": 1, "RBRACE": -1}.get(words[at].kind, 0)
-        if depth <= 0:
-            block, depth = None, 0
-        if block is not None and depth == 1:
-            _read_declaration(words, at, block)
-        at += 1
+    for kind, some in segments_in(words):
+        match kind:
+            case "head":
+                block = _block_of(some, types, everything)
+                if some[1].kind == "FIXTURE":
+                    fixtures.append(some[2].name)
+            case "statement" if block is not None and is_declaration(some):
+                _read_declaration(some, block)
+            case "end":
+                block = None
     return TextOutline(types, everything, dict(_declared_predicates(words)), tuple(dict.fromkeys(fixtures)))
 
 
@@ -128,24 +178,16 @@ def _block_of(head: Sequence[Word], types: dict[str, OutlineBlock], everything: 
     return block
 
 
-def _read_declaration(words: Sequence[Word], at: int, block: OutlineBlock) -> None:
+def _read_declaration(words: Sequence[Word], block: OutlineBlock) -> None:
     """Read `roles = [...]`, `permissions = [...]` or `relations = {...}` into the block; it may be incomplete."""
-    kinds = [word.kind for word in words[at + 1 : at + 3]]
-    if words[at].text in LISTS and kinds == ["EQ", "LBRACKET"]:
-        names: list[str] = getattr(block, words[at].text)
-        names += [word.name for word in _until(words, at + 3, "RBRACKET") if word.kind == "STRING" and word.name]
-    elif words[at].text == "relations" and kinds == ["EQ", "LBRACE"]:
-        inside = list(_until(words, at + 3, "RBRACE"))
+    inside = list(takewhile(lambda word: word.kind not in ("RBRACKET", "RBRACE"), words[3:]))
+    if words[0].text in LISTS:
+        names: list[str] = getattr(block, words[0].text)
+        names += [word.name for word in inside if word.kind == "STRING" and word.name]
+    elif words[0].text == "relations":
         for name, colon, type_word in zip(inside, inside[1:], inside[2:]):
             if colon.kind == "COLON" and type_word.kind == "NAME":
                 block.relations[name.name] = type_word.name
-
-
-def _until(words: Sequence[Word], at: int, end: str) -> Iterator[Word]:
-    for place in range(at, len(words)):
-        if words[place].kind in (end, "SEMI") or head_length(words, place):
-            return
-        yield words[place]
 
 
 # ---- predicates --------------------------------------------------------------------------------------------------
@@ -265,28 +307,19 @@ class CursorContext:
 def context_of(before: Sequence[Word], ahead: Sequence[Word], outline: TextOutline, in_string: bool) -> CursorContext:
     """Return the context of the position between the words `before` and the words `ahead`."""
     head: Sequence[Word] = ()
-    begin = at = depth = 0
+    statement: Sequence[Word] = ()
     is_setup = False
-    while at < len(before):
-        word = before[at]
-        if length := head_length(before, at):
-            head, at, depth, is_setup = before[at : at + length], at + length, 0, False
-            begin = at
-            continue
-        if word.kind == "LBRACE" and before[at - 1].kind == "SETUP":
-            begin, is_setup = at + 1, True
-        elif word.kind == "LBRACE":
-            depth += 1
-        elif word.kind == "RBRACE" and depth:
-            depth -= 1
-        elif word.kind == "RBRACE" and is_setup:
-            begin, is_setup = at + 1, False
-        elif word.kind == "RBRACE":
-            head, begin = (), at + 1
-        elif word.kind == "SEMI":
-            begin, depth = at + 1, 0
-        at += 1
-    statement = before[begin:]
+    for kind, words in segments_in(before):
+        statement = ()
+        match kind:
+            case "head":
+                head, is_setup = words, False
+            case "statement" if words[-1].kind != "SEMI":
+                statement = words
+            case "setup":
+                is_setup = True
+            case "end":
+                head, is_setup = head if is_setup else (), False
     return CursorContext(head, is_setup, statement, ahead, outline, in_string, tuple(_opened(statement)))
 
 

@@ -14,9 +14,9 @@ from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
-from policy.language.completion import HEADS, LISTS, head_length
+from policy.language.completion import LISTS, segments_in
 from policy.language.grammar import text_of
-from policy.language.parser import CLOSING, NAMES, OPENING, Word
+from policy.language.parser import NAMES, Word
 from policy.language.source import Span
 from policy.values import STRING, quoted
 
@@ -110,50 +110,38 @@ class _Reading:
     kind: str = ""  # kind of the current block or test: ACTOR, RESOURCE, GLOBAL, TEST, or empty
 
     def read(self) -> None:
-        at = 0
-        while at < len(self.words):
-            if length := head_length(self.words, at):
-                self._head(at, length)
-                at += length
-            elif self.words[at].kind in ("SEMI", "LBRACE"):
-                at += 1
-            elif self.words[at].kind == "RBRACE":
-                self._close(self.words[at].end)
-                at += 1
-            elif [word.kind for word in self.words[at : at + 2]] == ["SETUP", "LBRACE"]:
-                at = self._setup(at)
-            else:
-                at = self._statement(at)
+        is_setup = False
+        for kind, words in segments_in(self.words):
+            match kind:
+                case "head":
+                    self._head(words)
+                case "statement":
+                    self._statement(words)
+                case "end" if not is_setup:
+                    self._close(words[0].end)
+            is_setup = kind == "setup" or (is_setup and kind == "statement")
 
     # ---- blocks -----------------------------------------------------------------------------------------------
 
-    def _head(self, at: int, length: int) -> None:
-        first, named = self.words[at], self.words[at + 1]
+    def _head(self, words: Sequence[Word]) -> None:
+        first, named = words[:2]
         self.kind = first.kind
         match first.kind, named.kind:
             case "GLOBAL", _:
                 named = first
             case "TEST", "FIXTURE":
-                named = self.words[at + 2]
+                named = words[2]
                 self._add(FIXTURE, named, is_definition=True)
             case "TEST", _:
                 self._add(TEST, named, is_definition=True)
             case _:
                 self._add(TYPE, named, is_definition=True)
-                for word in self.words[at + 3 : at + length]:
+                for word in words[3:]:
                     if word.kind in NAMES:
                         self._add(TYPE, word)
-        kind = "fixture" if self.words[at + 1].kind == "FIXTURE" else first.text
-        end = self.words[at + length - 1].end
-        self.symbol = Symbol(kind, _meant(named), Span(first.start, end), _inner(named))
+        kind = "fixture" if words[1].kind == "FIXTURE" else first.text
+        self.symbol = Symbol(kind, _meant(named), Span(first.start, words[-1].end), _inner(named))
         self.symbols.append(self.symbol)
-
-    def _setup(self, at: int) -> int:
-        """Read `setup { ... }` and return the index after it; its closing brace does not close the test."""
-        at += 2
-        while at < len(self.words) and self.words[at].kind != "RBRACE" and not head_length(self.words, at):
-            at = at + 1 if self.words[at].kind == "SEMI" else self._statement(at)
-        return at + 1 if at < len(self.words) and self.words[at].kind == "RBRACE" else at
 
     def _close(self, end: int) -> None:
         if self.symbol:
@@ -162,9 +150,7 @@ class _Reading:
 
     # ---- statements -------------------------------------------------------------------------------------------
 
-    def _statement(self, at: int) -> int:
-        end = self._end(at)
-        words = self.words[at:end]
+    def _statement(self, words: Sequence[Word]) -> None:
         self.statement += 1
         span = Span(words[0].start, words[-1].end)
         if self.kind in _BLOCKS and len(words) > 2 and words[1].kind == "EQ":
@@ -174,24 +160,6 @@ class _Reading:
             self._formula(words)
             if not self.kind:
                 self._top_symbol(words, span)
-        return end
-
-    def _end(self, at: int) -> int:
-        """Return the index after the statement: after its semicolon, or before a word that cannot belong to it."""
-        depth = 0
-        for place in range(at, len(self.words)):
-            kind = self.words[place].kind
-            if kind == "SEMI":
-                return place + 1
-            if kind in OPENING:
-                depth += 1
-            elif kind in CLOSING:
-                depth -= 1
-                if depth < 0:
-                    return max(place, at + 1)
-            elif kind in HEADS and place > at and head_length(self.words, place):
-                return place
-        return len(self.words)
 
     def _declaration(self, words: Sequence[Word], span: Span) -> None:
         """Read `roles = [...]`, `permissions = [...]` or `relations = {...}`."""

@@ -117,6 +117,12 @@ def test_a_broken_text_has_names_too(seed):
         assert names.at(each.span.start) is not None
 
 
+def test_a_statement_that_is_being_written_hides_no_declaration():
+    text = 'resource Doc { "read" if\n  roles = ["a"]; } test "t" { assert_not\n setup { fixture f; } }'
+    assert named(text, NameKey(NAME, "a")) == ["2:13*"]
+    assert named(text, NameKey("fixture", "f")) == ["3:18"]
+
+
 # ---- renaming -----------------------------------------------------------------------------------------------------
 
 
