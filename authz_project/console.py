@@ -24,7 +24,6 @@ from checks.ask_pages.question import query_of, suggestions
 from facts import table
 from facts.history_pages import Step, step_of
 from facts.models import Signature
-from facts.numbering import types_of_text
 from facts.pages.browse import browse_url
 from policy import publishing
 from policy.active import program_of_version
@@ -299,7 +298,7 @@ def _amounts(environment: Environment) -> list[FactCount]:
 
 def _amount(kind: Signature) -> FactCount:
     return FactCount(
-        f"{kind.predicate}({', '.join(types_of_text(kind.types))})",
+        f"{kind.predicate}({', '.join(kind.signature.types)})",
         table.count_up_to(COUNTED + 1, [kind.pk]),
         browse_url(kind.environment_id, predicate=kind.predicate),
     )

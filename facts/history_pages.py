@@ -11,7 +11,6 @@ from django.urls import reverse
 from facts import history
 from facts.history import Entry, FactChange, History, HistoryKey, latest_periods, minute, since_text, until_text
 from facts.models import COLUMNS, Row, Signature
-from facts.numbering import types_of_text
 from facts.pages.browse import browse_url, end_of, fact_url, timeline_url, value_url
 from facts.read import fact_of_row, read_snapshot
 from facts.wire import Argument
@@ -19,7 +18,6 @@ from policy.core.clock import microseconds_of, now
 from policy.core.journal import Kind
 from policy.core.pagination import Cursor, Listing, Pager, key_of
 from policy.models import Environment, PolicyVersion, Revision
-from policy.rules import program
 from policy.values import Value
 
 REVISIONS, FACTS = 50, 100  # per page
@@ -156,18 +154,17 @@ def fact_lines(entry: Entry) -> tuple[FactLine, ...]:
 @_IN_ONE_SNAPSHOT
 def facts_page(request: HttpRequest, kind: Signature, ids: Sequence[str], may_view_policies: bool) -> dict[str, object]:
     """Return the history of one fact, given all of its ids, or of all facts of a signature, newest first."""
-    types = types_of_text(kind.types)
-    signature = program.Signature(kind.predicate, types)
+    types = kind.signature.types
     after = _after(request)
     args = [Argument(name, text) for name, text in zip(types, ids)]
-    found = history.of_kinds(kind.environment_id, {signature: kind.pk}, args, FACTS, after)
+    found = history.of_kinds(kind.environment_id, {kind.signature: kind.pk}, args, FACTS, after)
     shown = _shown(fact_url((kind.pk, *ids), len(ids)), after, found, may_view_policies)
     first = {"type": types[0], "id": ids[0]} if ids else {}
     return shown | {
         "environment": kind.environment,
         "kind": kind,
         "types": types,
-        "fact": fact_of_row(signature, ids) if ids else None,
+        "fact": fact_of_row(kind.signature, ids) if ids else None,
         "state": _state(kind, ids) if ids else "",
         "kind_url": fact_url((kind.pk,), 0) if ids else "",
         "browse_url": browse_url(kind.environment_id, predicate=kind.predicate, **first),
@@ -247,7 +244,7 @@ def fact_asked(request: HttpRequest) -> tuple[Signature, list[str]] | None:
     """Return the signature, and the ids of one of its facts or none; None if there is no such signature."""
     number, ids = _number(request.GET.get("signature", "")), request.GET.getlist("id")
     kind = None if number is None else Signature.objects.select_related("environment").filter(pk=number).first()
-    if kind is None or any("\0" in text for text in ids) or len(ids) not in (0, len(types_of_text(kind.types))):
+    if kind is None or any("\0" in text for text in ids) or len(ids) not in (0, len(kind.signature.types)):
         return None
     return kind, ids
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from django.db import connection
 
 from facts.models import COLUMNS, PAST, ROW_LENGTH, STORED, Row, Signature, condition
-from facts.numbering import Numbered, signature_numbers, types_of_text
+from facts.numbering import Numbered, signature_numbers
 from facts.read import fact_of_row, places_of
 from facts.table import IDS, KEY, distinct_ids, fact_table, fetch, held, lasting, of_signatures, select
 from facts.wire import Fact
@@ -104,7 +104,7 @@ def search_columns(kinds: Iterable[Signature], ids: IdRange = EVERY, type_name: 
         return [SearchColumn(kind, 0) for kind in kinds]
     found = []
     for kind in kinds:
-        fitting = [at for at, name in enumerate(types_of_text(kind.types)) if type_name in ("", name)]
+        fitting = [at for at, name in enumerate(kind.signature.types) if type_name in ("", name)]
         found += [SearchColumn(kind, at, ids, tuple(fitting[:number])) for number, at in enumerate(fitting)]
     return found
 
@@ -152,13 +152,12 @@ def every(walk: Sequence[SearchColumn]) -> Iterator[Fact]:
     """Yield all facts of the walk, one at a time."""
     for column in walk:
         statement, values = _statement(column, None, None, True)
-        signature = _signature(column.kind)
         for row in fact_table().stream(statement, values):
-            yield _fact(signature, row)
+            yield _fact(column, row)
 
 
-def _fact(signature: program.Signature, row: Sequence[Any]) -> Fact:
-    return fact_of_row(signature, row[1:ROW_LENGTH], row[ROW_LENGTH])
+def _fact(column: SearchColumn, row: Sequence[Any]) -> Fact:
+    return fact_of_row(column.kind.signature, row[1:ROW_LENGTH], row[ROW_LENGTH])
 
 
 def _met(walk: Sequence[SearchColumn], mark: Mark | None, wanted: int, forward: bool) -> list[PagedFact]:
@@ -182,15 +181,9 @@ def _of_group(group: Sequence[SearchColumn], mark: Mark | None, limit: int, forw
     for number, column in enumerate(group):
         # SQL does not guarantee that UNION ALL keeps the order.
         of_column = [
-            PagedFact(column, row[1 : ROW_LENGTH + 1], _fact(_signature(column.kind), row[1:]))
-            for row in rows
-            if row[0] == number
+            PagedFact(column, row[1 : ROW_LENGTH + 1], _fact(column, row[1:])) for row in rows if row[0] == number
         ]
         yield from sorted(of_column, key=column.sorted_by, reverse=not forward)
-
-
-def _signature(kind: Signature) -> program.Signature:
-    return program.Signature(kind.predicate, types_of_text(kind.types))
 
 
 def _statement(column: SearchColumn, mark: Mark | None, limit: int | None, forward: bool) -> tuple[str, list[Any]]:
@@ -250,7 +243,7 @@ def kept(kinds: Iterable[Signature], rows: AnySet[Row]) -> dict[Row, StoredFact]
     found: dict[Row, StoredFact] = {}
     for row in sorted(row for row in rows if row[0] in by_number):
         for since, expires_at in fetch(select("since, expires_at", *each, lasting()), row):
-            found[row] = StoredFact(fact_of_row(_signature(by_number[row[0]]), row[1:], expires_at), since)
+            found[row] = StoredFact(fact_of_row(by_number[row[0]].signature, row[1:], expires_at), since)
     return found
 
 

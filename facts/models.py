@@ -15,9 +15,12 @@ past facts.
 from collections.abc import Iterable
 from typing import Any
 
+import orjson
 from django.db import models
+from django.utils.functional import cached_property
 
 from policy.models import Environment
+from policy.rules import program
 
 MAX_ARGUMENTS = 5
 COLUMNS = ("a0", "a1", "a2", "a3", "a4")
@@ -49,6 +52,18 @@ class Signature(models.Model):
 
     def __str__(self) -> str:
         return f"{self.predicate} {self.types}"
+
+    @cached_property
+    def signature(self) -> program.Signature:
+        return program.Signature(self.predicate, types_of_text(self.types))
+
+
+def text_of_types(types: tuple[str, ...]) -> str:
+    return orjson.dumps(types).decode()
+
+
+def types_of_text(text: str) -> tuple[str, ...]:
+    return tuple(orjson.loads(text))
 
 
 # ---- indexes -------------------------------------------------------------------------------------------------------

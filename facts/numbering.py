@@ -11,9 +11,9 @@ from itertools import count
 from operator import itemgetter
 from typing import NamedTuple
 
-import orjson
 from django.db import OperationalError, connection, transaction
 
+from facts.models import text_of_types, types_of_text
 from facts.table import execute, fetch, of_signatures, select
 from policy.core.clock import timeline
 from policy.rules.program import Signature
@@ -242,14 +242,6 @@ class Numbering:
     def of(self, signature: Signature) -> int:
         known = self.known.numbers.get(signature) or self.missing.get(signature)
         return known or self.missing.setdefault(signature, next(self._unused))
-
-
-def text_of_types(types: tuple[str, ...]) -> str:
-    return orjson.dumps(types).decode()
-
-
-def types_of_text(text: str) -> tuple[str, ...]:
-    return tuple(orjson.loads(text))
 
 
 def _read(environment_id: int, signature: Signature) -> int | None:

@@ -28,8 +28,7 @@ from facts.keyset_pages import (
     listing,
     search_columns,
 )
-from facts.models import Signature
-from facts.numbering import types_of_text
+from facts.models import Signature, types_of_text
 from facts.wire import Fact
 from policy.active import active_program
 from policy.core.pagination import Cursor, ListPage, Pager, key_of, natural_key
@@ -160,7 +159,7 @@ def narrowed(sent: Mapping[str, str]) -> Narrowed:
         kinds = kinds.filter(environment=asked["environment"])
     if asked["predicate"]:
         kinds = kinds.filter(predicate=asked["predicate"])
-    fitting = tuple(kind for kind in kinds if not asked["type"] or asked["type"] in types_of_text(kind.types))
+    fitting = tuple(kind for kind in kinds if not asked["type"] or asked["type"] in kind.signature.types)
     words = {"predicate": asked["predicate"], "type": asked["type"], "text": asked["id"]}
     return Narrowed(form, fitting, asked["environment"], **words, begins=asked["match"] == BEGINS)
 
@@ -217,7 +216,7 @@ def _group(met: list[PagedFact], is_about: Value | None, by_column: bool) -> Fac
     kind, where = column.kind, column.kind.environment_id
     columns = tuple(
         ListingColumn(name, browse_url(where, predicate=kind.predicate, type=name), by_column and at == column.position)
-        for at, name in enumerate(types_of_text(kind.types))
+        for at, name in enumerate(kind.signature.types)
     )
     lines = tuple(_line(each, is_about) for each in met)
     return FactGroup(kind, browse_url(where, predicate=kind.predicate), columns, lines)
@@ -392,7 +391,7 @@ def _types(asked: Narrowed) -> dict[int, list[str]]:
     """Return the types whose ids are searched, by environment."""
     found: dict[int, set[str]] = {}
     for kind in asked.kinds[:_MOST_KINDS]:
-        names = (asked.type,) if asked.type else types_of_text(kind.types)
+        names = (asked.type,) if asked.type else kind.signature.types
         found.setdefault(kind.environment_id, set()).update(names)
     return {environment_id: sorted(names) for environment_id, names in found.items()}
 
@@ -459,7 +458,7 @@ class Where:
     @property
     def types(self) -> list[tuple[str, bool]]:
         """Return the type of each argument, and whether the value is in it."""
-        return [(name, at == self.column.position) for at, name in enumerate(types_of_text(self.kind.types))]
+        return [(name, at == self.column.position) for at, name in enumerate(self.kind.signature.types)]
 
 
 def value_asked(request: HttpRequest) -> tuple[Environment, Value] | None:
@@ -478,7 +477,7 @@ def _plain(text: str) -> str:
 def shown_value(request: HttpRequest, environment: Environment, value: Value) -> dict[str, object]:
     """Return the template context: a page of the value's facts, in all columns or in the one the URL names."""
     kinds = Signature.objects.select_related("environment").filter(environment=environment)
-    fitting = [kind for kind in kinds.order_by("predicate", "types") if value.type in types_of_text(kind.types)]
+    fitting = [kind for kind in kinds.order_by("predicate", "types") if value.type in kind.signature.types]
     columns = search_columns(fitting, exactly(value.id), value.type)
     chosen = next((column for column in columns if _name_of(column) == request.GET.get("in")), None)
     asked = {"environment": environment.slug, "type": value.type, "id": value.id}

@@ -19,7 +19,6 @@ from facts.accept import EndIsPast, sentences
 from facts.keyset_pages import Mark, SearchColumn, StoredFact, every, kept
 from facts.loading import LinesRejected, Loaded, load
 from facts.models import Row, Signature
-from facts.numbering import types_of_text
 from facts.pages.browse import MARKS, end_of
 from facts.read import fact_of_row
 from facts.store import Deletes, EndsStay, Inserts
@@ -30,7 +29,6 @@ from policy.core.pagination import Cursor, key_of
 from policy.core.threads import start_timer
 from policy.errors import AuthzError, Unavailable
 from policy.models import Environment
-from policy.rules import program
 from policy.rules.program import Program
 
 # ---- The page that adds a fact -------------------------------------------------------------------------------------
@@ -80,7 +78,7 @@ class NewFact(forms.Form):
 def kind_of(environment: Environment, fact: Fact) -> Signature:
     """Return the signature of a stored fact."""
     kinds = Signature.objects.filter(environment=environment, predicate=fact.predicate)
-    return next(kind for kind in kinds if types_of_text(kind.types) == fact.signature.types)
+    return next(kind for kind in kinds if kind.signature == fact.signature)
 
 
 def shapes(program: Program | None) -> list[str]:
@@ -196,7 +194,7 @@ def _is_changed(asked: ChosenFact, now: StoredFact) -> bool:
 
 
 def _fact(kind: Signature, row: Row) -> Fact:
-    return fact_of_row(program.Signature(kind.predicate, types_of_text(kind.types)), row[1:])
+    return fact_of_row(kind.signature, row[1:])
 
 
 # ---- file on disk -------------------------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ Read it in this order:
 * `names`, `completion`     for editors: the occurrences of each name, and completions at a position
 """
 
-from policy.language.ast import print_policy
 from policy.language.parser import parse
 
-__all__ = ["parse", "print_policy"]
+__all__ = ["parse"]

@@ -295,16 +295,6 @@ class Policy:
 _INDENT = "  "
 
 
-def print_policy(policy: Policy) -> str:
-    """Return the text of a policy, with a blank line between items except between two rules."""
-    paragraphs: list[str] = []
-    for index, item in enumerate(policy.items):
-        if index and not (isinstance(item, Rule) and isinstance(policy.items[index - 1], Rule)):
-            paragraphs.append("")
-        paragraphs.append(print_item(item))
-    return "".join(f"{paragraph}\n" for paragraph in paragraphs)
-
-
 def print_item(item: Item) -> str:
     match item:
         case Block():

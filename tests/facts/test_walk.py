@@ -10,7 +10,6 @@ from django.test import RequestFactory
 from facts import keyset_pages, store
 from facts.keyset_pages import beginning, exactly, listing, search_columns
 from facts.models import Signature
-from facts.numbering import types_of_text
 from facts.pages.browse import MARKS, turned
 from facts.store import Inserts
 from facts.wire import Argument, Fact, FactPattern
@@ -199,4 +198,4 @@ def test_every_page_is_a_search_of_the_index(filled, arity, ids, going):  # noqa
             assert "TEMP B-TREE" not in plan and (not bounded or f"a{column.position}" in plan), plan
         elif bounded:
             assert f"a{column.position}" in "".join(line for line in plan.splitlines() if "Index Cond" in line), plan
-    assert types_of_text(kind.types) == ("U",) * arity
+    assert kind.signature.types == ("U",) * arity

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from policy.language import ast, parse, print_policy
+from policy.language import ast, parse
 from policy.language.format import formatted
 from policy.language.parser import CONTEXTUAL, parse_with_tokens
 from policy.language.source import PolicyRejected, Source
@@ -17,6 +17,7 @@ from policy.rules import compile_source
 from tests.policy.conftest import GOLDEN, cases
 from tests.policy.random_trees import policies
 from tests.policy.rules_text import rules_text
+from tests.policy.trees import print_policy
 from tests.properties.random_policies import case_of
 from tests.sampling import seeds
 from tests.service import ROOT

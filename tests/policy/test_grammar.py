@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from policy.language import ast, parse, parser, print_policy
+from policy.language import ast, parse, parser
 from policy.language.parser import CONTEXTUAL, RESERVED
 from policy.language.source import NOWHERE, PolicyRejected, Source
 from tests.policy.conftest import cases
-from tests.policy.trees import nodes, tree
+from tests.policy.trees import nodes, print_policy, tree
 from tests.sampling import some
 from tests.yardstick import seconds_at_most
 

@@ -6,11 +6,12 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from policy.language import parse, print_policy
+from policy.language import parse
 from policy.language.parser import CONTEXTUAL
 from policy.language.source import PolicyRejected, Source
 from tests.policy.conftest import cases
 from tests.policy.random_trees import policies, reserved
+from tests.policy.trees import print_policy
 
 DECISIONS = Path(__file__).parent.parent / "cases" / "decisions.json"
 TEXTS = [case.values[0].read_bytes().decode() for folder in ("ast", "syntax_rejected") for case in cases(folder)]

@@ -1,4 +1,4 @@
-"""A syntax tree as indented lines, for golden files."""
+"""A syntax tree as indented lines, for golden files, and as the text of a policy."""
 
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
@@ -48,3 +48,13 @@ def _word(value) -> str:
     if isinstance(value, ast.Name):
         return value.text
     return f"{value.type}:{value.id!r}" if isinstance(value, Value) else repr(value)
+
+
+def print_policy(policy: ast.Policy) -> str:
+    """Return the text of a policy, with a blank line between items except between two rules."""
+    paragraphs: list[str] = []
+    for index, item in enumerate(policy.items):
+        if index and not (isinstance(item, ast.Rule) and isinstance(policy.items[index - 1], ast.Rule)):
+            paragraphs.append("")
+        paragraphs.append(ast.print_item(item))
+    return "".join(f"{paragraph}\n" for paragraph in paragraphs)

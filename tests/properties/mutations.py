@@ -22,12 +22,12 @@ from facts.store import Inserts
 from facts.wire import Fact
 from policy import publishing
 from policy.language import ast, parse
-from policy.language.ast import print_policy
 from policy.language.source import PolicyRejected, Source
 from policy.models import Environment
 from policy.rules import compile_text
 from policy.rules.program import Program
 from policy.values import STRING, Value
+from tests.policy.trees import print_policy
 from tests.reference import Row, World, model_of, unmentioned
 
 TESTS = Path(__file__).parent.parent

@@ -15,9 +15,9 @@ from typing import Any
 from checks.analysis.questions import Difference, compared
 from checks.analysis.search import Solver, Verdict
 from policy.language import ast
-from policy.language.ast import print_policy
 from policy.language.source import PolicyRejected
 from policy.rules import compile_text
+from tests.policy.trees import print_policy
 from tests.properties.mutations import POLICIES, Base, meant, mentioned_by, mutants, written
 from tests.service import ROOT
 
