@@ -349,7 +349,7 @@ def unaccepted_of(program: Program, signature: Signature) -> Unaccepted:
         return Unaccepted(signature, _near(signature.predicate, {name for (name, _), _ in accepted}))
     known = {name for shape in shapes for types in shape for name in types}
     advice = next(filter(None, (_near(name, known) for name in signature.types if name not in known)), "")
-    examples = ", ".join(f"`{signature.predicate}({_shape(shape)})`" for shape in shapes[:3])
+    examples = ", ".join(f"`{shape_text(signature.predicate, shape)}`" for shape in shapes[:3])
     return Unaccepted(signature, advice or f"accepted: {examples}")
 
 
@@ -358,8 +358,10 @@ def _near(name: str, names: Iterable[str]) -> str:
     return f"did you mean `{found[0]}`?" if found else ""
 
 
-def _shape(pattern: tuple[frozenset[str], ...]) -> str:
-    return ", ".join("|".join(sorted(types)[:3]) + ("|…" if len(types) > 3 else "") for types in pattern)
+def shape_text(predicate: str, pattern: Iterable[frozenset[str]]) -> str:
+    """Return facts that the policy accepts as `has_role(User, String, Repo|Team)`, with at most three types each."""
+    listed = ["|".join(sorted(types)[:3]) + ("|…" if len(types) > 3 else "") for types in pattern]
+    return f"{predicate}({', '.join(listed)})"
 
 
 # ---- response headers ------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from policy.core.journal import newest_and_horizon, run_with_connection, thread,
 from policy.core.pagination import Cursor, cursor_of, digest_of
 from policy.errors import AuthzError, MalformedRequest
 from policy.models import Revision
+from policy.moments import LAST_REVISION
 from policy.values import whole_number
 
 # ---- feed position ------------------------------------------------------------------------------------------------
@@ -29,7 +30,6 @@ from policy.values import whole_number
 # As text, the former is the revision's number, which in the latter precedes a cursor.
 
 MOST = 10_000  # facts per response
-LARGEST = 2**63 - 1  # the largest revision number that databases can store
 
 FeedEntry = tuple[int, int, tuple[str, ...]]  # 0 if inserted or 1 if deleted, sig, ids
 
@@ -69,7 +69,7 @@ def list_of(predicates: Iterable[str]) -> str:
 def feed_position_from_text(text: str) -> FeedPosition:
     """Parse and validate the parameter `after`, which is untrusted."""
     number, dot, token = text.partition(".")
-    revision = whole_number(number, LARGEST)
+    revision = whole_number(number, LAST_REVISION)
     if revision is not None and not dot:
         return FeedPosition(revision)
     match revision, cursor_of(token):

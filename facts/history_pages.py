@@ -18,7 +18,8 @@ from policy.core.clock import microseconds_of, now
 from policy.core.journal import Kind
 from policy.core.pagination import Cursor, Listing, Pager, key_of
 from policy.models import Environment, PolicyVersion, Revision
-from policy.values import Value
+from policy.moments import LAST_REVISION
+from policy.values import Value, whole_number
 
 REVISIONS, FACTS = 50, 100  # per page
 _REVISIONS, _FACTS = "revisions", "changes of facts"  # what cursors are of
@@ -34,7 +35,6 @@ _DONE: dict[str, str] = {
 }
 _IN_ONE_SNAPSHOT = read_snapshot(has_time_limit=True)
 MINUTE = 60_000_000  # microseconds
-_LONGEST_NUMBER = 18  # digits
 
 
 @dataclass(frozen=True)
@@ -229,12 +229,12 @@ def _revision_url(environment_id: int, number: int | None) -> str:
 
 
 def environment_asked(request: HttpRequest) -> Environment | None:
-    number = _number(request.GET.get("environment", ""))
+    number = whole_number(request.GET.get("environment", ""), LAST_REVISION)
     return None if number is None else Environment.objects.filter(pk=number).first()
 
 
 def revision_asked(environment_id: int, number: int) -> Revision | None:
-    if max(environment_id, number) >= 10**_LONGEST_NUMBER:
+    if max(environment_id, number) > LAST_REVISION:
         return None
     found = Revision.objects.filter(environment=environment_id, number=number)
     return found.select_related("environment", "policy_version").defer("policy_version__source").first()
@@ -242,12 +242,8 @@ def revision_asked(environment_id: int, number: int) -> Revision | None:
 
 def fact_asked(request: HttpRequest) -> tuple[Signature, list[str]] | None:
     """Return the signature, and the ids of one of its facts or none; None if there is no such signature."""
-    number, ids = _number(request.GET.get("signature", "")), request.GET.getlist("id")
+    number, ids = whole_number(request.GET.get("signature", ""), LAST_REVISION), request.GET.getlist("id")
     kind = None if number is None else Signature.objects.select_related("environment").filter(pk=number).first()
     if kind is None or any("\0" in text for text in ids) or len(ids) not in (0, len(kind.signature.types)):
         return None
     return kind, ids
-
-
-def _number(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdecimal() and len(text) <= _LONGEST_NUMBER else None

@@ -48,7 +48,7 @@ from policy.endpoint import (
 from policy.errors import MalformedRequest
 from policy.moments import Moment, as_of_from_text, moment_of
 from policy.replicas import reading
-from policy.values import canonical_id
+from policy.values import canonical_id, whole_number
 
 _QUERIED = re.compile(r"args\.([0-9]{1,4})\.(type|id)", re.ASCII)
 _ARITY: dict[str, Any] = {"minItems": 1, "maxItems": MAX_ARGUMENTS}
@@ -182,7 +182,6 @@ FEED_PARAMETERS = (
         "predicate", "Only return facts with this predicate. Can be given several times.", many(endpoint.text())
     ),
 )
-_WHOLE = re.compile(r"[0-9]{1,9}", re.ASCII)
 _SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?", re.ASCII)
 
 
@@ -191,12 +190,18 @@ def feed_from_query(request: Request) -> tuple[FeedRequest, float]:
     query, predicates = request.query_params, request.query_list("predicate")
     for each in predicates:
         wire.name_from_json(each, "predicate")
-    limit, wait = query.get("limit", "1000"), query.get("wait", "0")
-    if not _WHOLE.fullmatch(limit) or not 1 <= int(limit) <= MOST:
-        raise MalformedRequest("limit", f"must be an integer from 1 to {LARGEST:,}")
+    limit, wait = _size(query.get("limit", "1000"), "limit"), query.get("wait", "0")
     if not _SECONDS.fullmatch(wait) or float(wait) > LONGEST_WAIT:
         raise MalformedRequest("wait", f"must be a number of seconds from 0 to {LONGEST_WAIT}")
-    return FeedRequest(feed_position_from_text(query.get("after", "0")), int(limit), frozenset(predicates)), float(wait)
+    return FeedRequest(feed_position_from_text(query.get("after", "0")), limit, frozenset(predicates)), float(wait)
+
+
+def _size(text: str, name: str) -> int:
+    """Parse how many facts a response may have at most."""
+    number = whole_number(text, MOST)
+    if not number:
+        raise MalformedRequest(name, f"must be an integer from 1 to {MOST:,}")
+    return number
 
 
 # ---- request and response of GET /history ----------------------------------------------------------------------
@@ -204,7 +209,7 @@ def feed_from_query(request: Request) -> tuple[FeedRequest, float]:
 # A token continues the history of one pattern in one environment after the last fact that was sent, with the page size
 # of the first request: later changes are newer than all following pages.
 
-USUAL, LARGEST = 1_000, 10_000  # facts on a page
+USUAL = 1_000  # facts on a page
 _REFUSED = "is not a valid page token for this history; start again without `page_token`"
 
 
@@ -221,19 +226,12 @@ def history_query(environment_id: int, query: Mapping[str, str]) -> HistoryQuery
     predicate, args = pattern_from_query(query)
     token = query.get("page_token")
     if not token:
-        return HistoryQuery(environment_id, predicate, args, _size(query.get("page_size")), None)
+        size = _size(query.get("page_size") or str(USUAL), "page_size")
+        return HistoryQuery(environment_id, predicate, args, size, None)
     cursor = cursor_of(token)
     if cursor is None or cursor.of != _of(environment_id, predicate, args):
         raise MalformedRequest("page_token", _REFUSED)
     return HistoryQuery(environment_id, predicate, args, cursor.size, HistoryKey.of(cursor.key))
-
-
-def _size(text: str | None) -> int:
-    if not text:
-        return USUAL
-    if not (text.isascii() and text.isdecimal() and len(text) <= len(str(LARGEST)) and 1 <= int(text) <= LARGEST):
-        raise MalformedRequest("page_size", f"must be an integer from 1 to {LARGEST:,}")
-    return int(text)
 
 
 def history_to_json(asked: HistoryQuery, found: History) -> dict[str, object]:
@@ -357,8 +355,8 @@ class HistoryEndpoint(Endpoint):
                 ),
                 QueryParameter(
                     "page_size",
-                    f"Facts per page, from 1 to {LARGEST:,} (default: {USUAL:,}).",
-                    {"type": "integer", "minimum": 1, "maximum": LARGEST, "default": USUAL},
+                    f"Facts per page, from 1 to {MOST:,} (default: {USUAL:,}).",
+                    {"type": "integer", "minimum": 1, "maximum": MOST, "default": USUAL},
                 ),
                 QueryParameter(
                     "page_token", "The `next_page_token` of the previous page. All other parameters must be the same."

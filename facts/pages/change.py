@@ -15,7 +15,7 @@ from django.core.files.uploadedfile import UploadedFile
 from django.http import FileResponse, QueryDict
 
 from facts import store
-from facts.accept import EndIsPast, sentences
+from facts.accept import EndIsPast, sentences, shape_text
 from facts.keyset_pages import Mark, SearchColumn, StoredFact, every, kept
 from facts.loading import LinesRejected, Loaded, load
 from facts.models import Row, Signature
@@ -34,7 +34,6 @@ from policy.rules.program import Program
 # ---- The page that adds a fact -------------------------------------------------------------------------------------
 
 _MOST_SHAPES = 12  # shapes of facts that are shown as examples
-_MOST_TYPES = 3  # per argument
 
 
 class NewFact(forms.Form):
@@ -82,20 +81,10 @@ def kind_of(environment: Environment, fact: Fact) -> Signature:
 
 
 def shapes(program: Program | None) -> list[str]:
-    """Return shapes of facts that the policy accepts, such as `has_role(User, String, Repo)`; not all if many."""
-    if program is None:
-        return []
-    found = [
-        f"{predicate}({', '.join(_named(types) for types in pattern)})"
-        for (predicate, _), patterns in sorted(program.accepted.items())
-        for pattern in patterns
-    ]
+    """Return shapes of facts that the policy accepts, not all if there are many."""
+    accepted = sorted(program.accepted.items()) if program else ()
+    found = [shape_text(predicate, pattern) for (predicate, _), patterns in accepted for pattern in patterns]
     return found[:_MOST_SHAPES]
-
-
-def _named(types: frozenset[str]) -> str:
-    listed = sorted(types)
-    return "|".join(listed[:_MOST_TYPES]) + ("|…" if len(listed) > _MOST_TYPES else "")
 
 
 # ---- deleting -----------------------------------------------------------------------------------------------------
