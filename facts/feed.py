@@ -310,7 +310,6 @@ class _FeedReader:
     chosen: Numbered
     asked: FeedRequest
     newest: int
-    horizon: int
 
 
 def read(environment_id: int, asked: FeedRequest) -> FeedPage:
@@ -318,7 +317,7 @@ def read(environment_id: int, asked: FeedRequest) -> FeedPage:
     newest, horizon = newest_and_horizon(environment_id)
     position = asked.after
     _check(position, newest, horizon, asked)
-    reader = _FeedReader(environment_id, chosen_signatures(environment_id, asked.predicates), asked, newest, horizon)
+    reader = _FeedReader(environment_id, chosen_signatures(environment_id, asked.predicates), asked, newest)
     if position.inside is not None:
         return _go_on(reader, position.revision, position.inside)
     if position.revision < horizon:
@@ -328,9 +327,9 @@ def read(environment_id: int, asked: FeedRequest) -> FeedPage:
 
 def read_state(environment_id: int, limit: int) -> FeedPage:
     """Return all facts as of now, or their first part, as a revision of kind `state`; read on as in the feed."""
-    newest, horizon = newest_and_horizon(environment_id)
+    newest, _ = newest_and_horizon(environment_id)
     asked = FeedRequest(FeedPosition(newest), limit)
-    reader = _FeedReader(environment_id, chosen_signatures(environment_id, frozenset()), asked, newest, horizon)
+    reader = _FeedReader(environment_id, chosen_signatures(environment_id, frozenset()), asked, newest)
     return _begin(reader, newest) if newest else FeedPage([], FeedPosition(0), False, 0)
 
 
@@ -365,7 +364,7 @@ def _following(reader: _FeedReader, after: int) -> FeedPage:
     if not headers:
         return _ended(reader, [])
     if not taken:
-        return _first_of_parts(reader, headers[0], more=len(headers) > 1)
+        return _first_of_parts(reader, headers[0])
     more = len(taken) < len(headers)
     return _whole(reader, taken, more)
 
@@ -388,7 +387,7 @@ def _following_chosen(reader: _FeedReader, after: int) -> FeedPage:
             return FeedPage([], FeedPosition(after), after < reader.newest, reader.newest)
     taken = list(_fitting(some, found, reader.asked.limit))
     if not taken:
-        return _first_of_parts(reader, some[0], more=some[0].number < reader.newest)
+        return _first_of_parts(reader, some[0])
     if len(taken) < len(some):
         return _whole(reader, taken, True)
     return replace(_whole(reader, taken, after < reader.newest), after=FeedPosition(after))
@@ -432,18 +431,17 @@ def _headers(environment_id: int, after: int, most: int) -> list[_Header]:
 def _begin(reader: _FeedReader, number: int) -> FeedPage:
     """Begin with the state: all facts as of a revision."""
     (header,) = _headers(reader.environment_id, number - 1, 1)
-    state = replace(header, author="", kind="state", policy_version=None)
-    return _first_of_parts(reader, state, more=reader.newest > number)
+    return _first_of_parts(reader, replace(header, author="", kind="state", policy_version=None))
 
 
-def _first_of_parts(reader: _FeedReader, header: _Header, more: bool) -> FeedPage:
+def _first_of_parts(reader: _FeedReader, header: _Header) -> FeedPage:
     """Return the first part of a revision that seems too large; all of it, if it turns out to fit."""
     size = reader.asked.limit
     arms = arms_of(header.number, header.kind == "state")
     rows = part_of(arms, reader.chosen, None, size + 1, header.size)
     if len(rows) <= size:
         change = header.to_json(*_by_kind(reader, rows))
-        return FeedPage([change], FeedPosition(header.number), more, reader.newest)
+        return FeedPage([change], FeedPosition(header.number), header.number < reader.newest, reader.newest)
     parts = -(-count(arms, reader.chosen) // size)
     inside = Inside(header.kind == "state", 1, parts, size, list_of(reader.asked.predicates), (0, 0, ()))
     return _part(reader, header, inside, rows)

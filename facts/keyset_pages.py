@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AnySet
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -223,28 +222,6 @@ def _within(column: str, ids: IdRange) -> tuple[str, list[str]]:
     if ids.high is None:
         return f"{column} >= %s", [ids.low]
     return f"{column} >= %s AND {column} {'<' if ids.open else '<='} %s", [ids.low, ids.high]
-
-
-# ---- single facts ----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class StoredFact:
-    """A stored fact as it is now, and the revision that stored it."""
-
-    fact: Fact
-    since: int
-
-
-def kept(kinds: Iterable[Signature], rows: AnySet[Row]) -> dict[Row, StoredFact]:
-    """Return those of the rows that are stored and have not expired."""
-    by_number = {kind.pk: kind for kind in kinds}
-    each = [f"{name} = %s" for name in ("sig", *COLUMNS)]
-    found: dict[Row, StoredFact] = {}
-    for row in sorted(row for row in rows if row[0] in by_number):
-        for since, expires_at in fetch(select("since, expires_at", *each, lasting()), row):
-            found[row] = StoredFact(fact_of_row(by_number[row[0]].signature, row[1:], expires_at), since)
-    return found
 
 
 # ---- The number of facts, exact or estimated -----------------------------------------------------------------------

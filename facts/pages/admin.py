@@ -4,7 +4,7 @@ The pages are in `facts/pages`, and those about history in `facts/history_pages.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from django.contrib import admin, messages
 from django.contrib.admin.models import CHANGE, LogEntry
@@ -136,21 +136,21 @@ class FactAdmin(admin.ModelAdmin):
             changed = "No facts were deleted: some have changed since you selected them. Confirm again."
             self.message_user(request, changed, messages.WARNING)
             return self._asked_about(request, done.asked_again, back)
-        for kind, number in Counter(kind for kind, _ in done.deleted).items():
+        for kind, number in Counter(each.kind for each in done.deleted).items():
             self._note(request, kind, "Deleted a fact." if number == 1 else f"Deleted {number:,} facts.")
         self._tell_gone(request, done.gone)
         if done.deleted:
             self.message_user(request, f"{Count(len(done.deleted)).facts} deleted.", messages.SUCCESS)
         return HttpResponseRedirect(back)
 
-    def _asked_about(self, request: HttpRequest, shown: tuple[change.ShownFact, ...], back: str) -> HttpResponse:
+    def _asked_about(self, request: HttpRequest, shown: Sequence[change.ShownFact], back: str) -> HttpResponse:
         count = len(shown)
         title = "Delete this fact?" if count == 1 else f"Delete these {count:,} facts?"
         slugs = sorted({each.kind.environment.slug for each in shown})
         asked = {"shown": shown, "slugs": slugs, "back": request.POST.get("back", ""), "back_url": back}
         return self._page(request, "delete", title, asked)
 
-    def _tell_gone(self, request: HttpRequest, gone: tuple[Fact, ...]) -> None:
+    def _tell_gone(self, request: HttpRequest, gone: Iterable[Fact]) -> None:
         for fact in gone:
             self.message_user(request, f"Already deleted: {fact.noted}", messages.INFO)
 

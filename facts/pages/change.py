@@ -4,7 +4,7 @@ import atexit
 import io
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
@@ -16,12 +16,13 @@ from django.http import FileResponse, QueryDict
 
 from facts import store
 from facts.accept import EndIsPast, sentences, shape_text
-from facts.keyset_pages import Mark, SearchColumn, StoredFact, every, kept
+from facts.keyset_pages import Mark, SearchColumn, every
 from facts.loading import LinesRejected, Loaded, load
-from facts.models import Row, Signature
+from facts.models import COLUMNS, Row, Signature
 from facts.pages.browse import MARKS, end_of
 from facts.read import fact_of_row
 from facts.store import Deletes, EndsStay, Inserts
+from facts.table import fetch, lasting, select
 from facts.wire import READERS, WRITERS, BadLine, Fact, exact_pattern, fact_from_text
 from policy.core.clock import microseconds_of
 from policy.core.journal import By, changing
@@ -97,26 +98,22 @@ _CHOSEN = "facts to delete"
 
 
 @dataclass(frozen=True)
-class ChosenFact:
-    """A fact that is to be deleted, as the page showed it."""
+class ShownFact:
+    """A stored fact that is to be deleted, and whether it has changed since the page asked."""
 
+    kind: Signature
     row: Row
-    since: int
-    expires_at: int | None
+    fact: Fact
+    since: int  # the revision that stored it
+    is_changed: bool = False
+
+    @property
+    def state(self) -> list[int | None]:
+        return [self.since, self.fact.expires_at]
 
     @property
     def token(self) -> str:
-        return Cursor(_CHOSEN, [self.row, self.since, self.expires_at]).token
-
-
-@dataclass(frozen=True)
-class ShownFact:
-    """A fact to be deleted, with what the page displays, and whether it has changed since the page asked."""
-
-    kind: Signature
-    asked: ChosenFact
-    fact: Fact
-    is_changed: bool = False
+        return Cursor(_CHOSEN, [self.row, *self.state]).token
 
     @property
     def end(self) -> str:
@@ -128,45 +125,39 @@ class DeletionOutcome:
     """The result of a deletion. If a fact has changed, nothing is deleted, and all stored ones are `asked_again`."""
 
     asked_again: tuple[ShownFact, ...] = ()
-    deleted: tuple[tuple[Signature, Fact], ...] = ()
+    deleted: tuple[ShownFact, ...] = ()
     gone: tuple[Fact, ...] = ()
 
 
-def asked_about(tokens: Iterable[str]) -> tuple[tuple[ShownFact, ...], tuple[Fact, ...]]:
+def asked_about(tokens: Iterable[str]) -> tuple[list[ShownFact], list[Fact]]:
     """Return the selected facts that are stored, in the order of the tokens, and those that are no longer stored."""
     marks = (Mark.of(key_of(token, MARKS)) for token in tokens)
-    rows = {mark.row: None for mark in marks if mark is not None}
-    kinds = _kinds(rows)
-    found = kept(kinds.values(), rows.keys())
-    shown = [_shown(kinds[row[0]], row, found[row]) for row in rows if row in found]
-    return tuple(shown), tuple(_fact(kinds[row[0]], row) for row in rows if row not in found and row[0] in kinds)
+    rows = dict.fromkeys(mark.row for mark in marks if mark is not None)
+    return _stored_and_gone(rows, _kinds(rows))
 
 
-def confirmed(tokens: Iterable[str]) -> tuple[ChosenFact, ...]:
-    """Return the facts that the page asked about, from the tokens that it issued; drop invalid tokens."""
+def confirmed(tokens: Iterable[str]) -> dict[Row, list[int | None]]:
+    """Return the facts that the page asked about, each with its state then; drop tokens that the page did not issue."""
     keys = (key_of(token, _CHOSEN) for token in tokens)
-    return tuple(ChosenFact(tuple(key[0]), key[1], key[2]) for key in keys if key is not None)
+    return {tuple(key[0]): key[1:] for key in keys if key is not None}
 
 
-def delete(asked: Sequence[ChosenFact], by: By) -> DeletionOutcome:
+def delete(asked: Mapping[Row, list[int | None]], by: By) -> DeletionOutcome:
     """Delete the facts of all environments in one transaction, unless one has changed since the page asked."""
-    rows = {each.row: each for each in asked}
-    kinds = _kinds(rows)
+    kinds = _kinds(asked)
     with changing():
         # Lock the environments first, so that nothing changes before the deletion; in a fixed order, against deadlocks.
         where = sorted({kind.environment_id for kind in kinds.values()})
         list(Environment.objects.select_for_update().filter(pk__in=where).order_by("pk").values_list("pk"))
-        found = kept(kinds.values(), rows.keys())
-        if any(_is_changed(each, found[row]) for row, each in rows.items() if row in found):
-            again = [_shown(kinds[row[0]], row, now, _is_changed(rows[row], now)) for row, now in found.items()]
-            return DeletionOutcome(asked_again=tuple(again))
+        stored, gone = _stored_and_gone(asked, kinds)
+        stored = [replace(each, is_changed=each.state != asked[each.row]) for each in stored]
+        if any(each.is_changed for each in stored):
+            return DeletionOutcome(asked_again=tuple(stored))
         for environment_id in where:
-            here = [now.fact for row, now in found.items() if kinds[row[0]].environment_id == environment_id]
-            patterns = [exact_pattern(fact) for fact in here]
-            if patterns:
-                store.apply(environment_id, [Deletes(patterns)], by)
-    deleted = tuple((kinds[row[0]], now.fact) for row, now in found.items())
-    return DeletionOutcome(deleted=deleted, gone=tuple(_fact(kinds[row[0]], row) for row in rows if row not in found))
+            here = [each.fact for each in stored if each.kind.environment_id == environment_id]
+            if here:
+                store.apply(environment_id, [Deletes([exact_pattern(fact) for fact in here])], by)
+    return DeletionOutcome(deleted=tuple(stored), gone=tuple(gone))
 
 
 def _kinds(rows: Iterable[Row]) -> dict[int, Signature]:
@@ -174,16 +165,19 @@ def _kinds(rows: Iterable[Row]) -> dict[int, Signature]:
     return {kind.pk: kind for kind in Signature.objects.select_related("environment").filter(pk__in=numbers)}
 
 
-def _shown(kind: Signature, row: Row, now: StoredFact, is_changed: bool = False) -> ShownFact:
-    return ShownFact(kind, ChosenFact(row, now.since, now.fact.expires_at), now.fact, is_changed)
-
-
-def _is_changed(asked: ChosenFact, now: StoredFact) -> bool:
-    return (asked.since, asked.expires_at) != (now.since, now.fact.expires_at)
-
-
-def _fact(kind: Signature, row: Row) -> Fact:
-    return fact_of_row(kind.signature, row[1:])
+def _stored_and_gone(rows: Iterable[Row], kinds: Mapping[int, Signature]) -> tuple[list[ShownFact], list[Fact]]:
+    """Return the facts that are stored and have not expired, and the others; none of a deleted environment."""
+    stored: list[ShownFact] = []
+    gone: list[Fact] = []
+    now = select("since, expires_at", *(f"{name} = %s" for name in ("sig", *COLUMNS)), lasting())
+    for row in rows:
+        if (kind := kinds.get(row[0])) is None:
+            continue
+        found = fetch(now, row)
+        stored += [ShownFact(kind, row, fact_of_row(kind.signature, row[1:], end), since) for since, end in found]
+        if not found:
+            gone.append(fact_of_row(kind.signature, row[1:]))
+    return stored, gone
 
 
 # ---- file on disk -------------------------------------------------------------------------------------------------

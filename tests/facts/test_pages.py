@@ -334,6 +334,16 @@ def test_a_fact_that_was_deleted_and_stored_again_is_asked_about_again(staff, en
     assert stored(environment) == [ANN]
 
 
+def test_facts_of_an_environment_that_was_deleted_meanwhile_are_passed_over(staff, environment, new_api):
+    other = new_api("other").environment
+    insert(environment, ANN)
+    insert(other, BOB)
+    _, sent = asked_about(staff)
+    store.remove(other.pk)
+    other.delete()
+    assert told(confirm(staff, sent)) == ["1 fact deleted."] and stored(environment) == []
+
+
 def test_a_limit_of_deletes_holds_here(staff, environment, settings):
     insert(environment, ANN, BOB)
     _, sent = asked_about(staff)
