@@ -4,8 +4,7 @@ Each kind of fact is decoded by a single function: nested serializers take twent
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, ClassVar
 
@@ -15,7 +14,7 @@ from rest_framework import serializers
 from facts import feed, history, read, store, together, wire
 from facts.accept import WARNING, printable, sentences, unknown_names
 from facts.feed import MOST, FeedRequest, as_json, change_to_json, feed_position_from_text
-from facts.history import History, HistoryKey
+from facts.history import Entry, HistoryKey
 from facts.models import MAX_ARGUMENTS
 from facts.store import Change, Deletes, Inserts, changes_from_json
 from facts.wire import END, MAX_ID_BYTES, MAX_NAME_BYTES, Argument, batch_from_json, fact_to_json, lasting_from_json
@@ -213,40 +212,20 @@ USUAL = 1_000  # facts on a page
 _REFUSED = "is not a valid page token for this history; start again without `page_token`"
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryQuery:
-    environment_id: int
-    predicate: str | None
-    args: tuple[Argument, ...]
-    size: int
-    after: HistoryKey | None
-
-
-def history_query(environment_id: int, query: Mapping[str, str]) -> HistoryQuery:
-    predicate, args = pattern_from_query(query)
-    token = query.get("page_token")
-    if not token:
-        size = _size(query.get("page_size") or str(USUAL), "page_size")
-        return HistoryQuery(environment_id, predicate, args, size, None)
+def _page_asked(query: Mapping[str, str], of: str) -> tuple[int, HistoryKey | None]:
+    """Return how many facts the page may have, and where it begins; `of` identifies the history."""
+    if not (token := query.get("page_token")):
+        return _size(query.get("page_size") or str(USUAL), "page_size"), None
     cursor = cursor_of(token)
-    if cursor is None or cursor.of != _of(environment_id, predicate, args):
+    if cursor is None or cursor.of != of:
         raise MalformedRequest("page_token", _REFUSED)
-    return HistoryQuery(environment_id, predicate, args, cursor.size, HistoryKey.of(cursor.key))
+    return cursor.size, HistoryKey.of(cursor.key)
 
 
-def history_to_json(asked: HistoryQuery, found: History) -> dict[str, object]:
-    results = []
-    for entry in found.entries:
-        inserted, deleted = ([fact_to_json(each.fact) for each in some] for some in (entry.inserted, entry.deleted))
-        version = entry.revision.policy_version
-        results.append(change_to_json(entry.revision, inserted, deleted, version.number if version else None))
-    of = _of(asked.environment_id, asked.predicate, asked.args)
-    token = Cursor(of, found.more, asked.size).token if found.more else None
-    return {"results": results, "next_page_token": token, "horizon": found.horizon}
-
-
-def _of(environment_id: int, predicate: str | None, args: Sequence[Argument]) -> str:
-    return digest_of("history", environment_id, predicate, [[arg.type, arg.id] for arg in args])
+def _entry_to_json(entry: Entry) -> dict[str, object]:
+    inserted, deleted = ([fact_to_json(each.fact) for each in some] for some in (entry.inserted, entry.deleted))
+    version = entry.revision.policy_version
+    return change_to_json(entry.revision, inserted, deleted, version.number if version else None)
 
 
 # ---- endpoints -----------------------------------------------------------------------------------------------------
@@ -368,10 +347,15 @@ class HistoryEndpoint(Endpoint):
 
     def get(self, request: Request) -> Response:
         who = caller(request)
-        asked, moment = history_query(who.environment_id, request.query_params), _moment_asked(request, who)
+        predicate, args = pattern_from_query(request.query_params)
+        of = digest_of("history", who.environment_id, predicate, [[arg.type, arg.id] for arg in args])
+        size, after = _page_asked(request.query_params, of)
+        moment = _moment_asked(request, who)
         to = None if moment is None else moment.revision
-        found = history.of_pattern(asked.environment_id, asked.predicate, asked.args, asked.size, asked.after, to)
-        return Response(history_to_json(asked, found))
+        found = history.of_pattern(who.environment_id, predicate, args, size, after, to)
+        token = Cursor(of, found.more, size).token if found.more else None
+        results = [_entry_to_json(entry) for entry in found.entries]
+        return Response({"results": results, "next_page_token": token, "horizon": found.horizon})
 
 
 class BulkChange(Endpoint):
