@@ -13,8 +13,8 @@ from facts.views import LASTING_FACTS, NAME, PATTERN, VALUES
 from facts.wire import lasting_from_json
 from policy.endpoint import DecodedField, JsonType, Schema, decoded, many, nullable, ref, taken
 from policy.errors import MalformedRequest
-from policy.moments import LAST_REVISION, AsOf, as_of_from_text
-from policy.values import PRIMITIVES, STRING
+from policy.moments import AsOf, as_of_from_text
+from policy.values import LAST_REVISION, PRIMITIVES, STRING
 
 MAX_CHECKS = 10_000  # per request
 MOMENT = ("as_of", "policy_version")  # members of a body

@@ -14,15 +14,13 @@ from facts.models import PAST, STORED
 from facts.numbering import Numbered, numbers_as_of
 from facts.read import read_snapshot
 from facts.table import IDS, KEY, began_again, execute, fetch, ids_are, of_signatures, select
-from facts.wire import END
 from policy.active import Caller, confirm
 from policy.core.clock import short_text_of, text_of
 from policy.core.journal import newest_and_horizon, run_with_connection, thread, watch
 from policy.core.pagination import Cursor, cursor_of, digest_of
 from policy.errors import AuthzError, MalformedRequest
 from policy.models import Revision
-from policy.moments import LAST_REVISION
-from policy.values import whole_number
+from policy.values import LAST_REVISION, whole_number
 
 # ---- feed position ------------------------------------------------------------------------------------------------
 # The position of a reader in the change feed: after a revision, or inside a revision that is sent in parts.
@@ -105,7 +103,7 @@ def row_to_json(chosen: Numbered, number: int, ids: Sequence[str], expires_at: i
     """Return the same as `fact_to_json`, without making a fact."""
     signature = chosen.by_number[number]
     args = [{"type": name, "id": text} for name, text in zip(signature.types, ids)]
-    end = {} if expires_at is None else {END: short_text_of(expires_at)}
+    end = {} if expires_at is None else {"expires_at": short_text_of(expires_at)}
     return {"predicate": signature.predicate, "args": args, **end}
 
 

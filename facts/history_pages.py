@@ -18,8 +18,7 @@ from policy.core.clock import microseconds_of, now
 from policy.core.journal import Kind
 from policy.core.pagination import Cursor, Listing, Pager, key_of
 from policy.models import Environment, PolicyVersion, Revision
-from policy.moments import LAST_REVISION
-from policy.values import Value, whole_number
+from policy.values import LAST_REVISION, Value, whole_number
 
 REVISIONS, FACTS = 50, 100  # per page
 _REVISIONS, _FACTS = "revisions", "changes of facts"  # what cursors are of

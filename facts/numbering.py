@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import count
-from operator import itemgetter
 from typing import NamedTuple
 
 from django.db import OperationalError, connection, transaction
@@ -63,7 +62,7 @@ class Numbered:
 
     @cached_property
     def by_number(self) -> Mapping[int, Signature]:
-        return {number: signature for signature, number in sorted(self.numbers.items(), key=itemgetter(1))}
+        return dict(sorted(zip(self.numbers.values(), self.numbers)))
 
     @cached_property
     def ending_numbers(self) -> frozenset[int]:

@@ -11,7 +11,7 @@ from policy.core.clock import microseconds_of, now_in, text_of, time_of_text
 from policy.core.config import settings
 from policy.errors import AuthzError, MalformedRequest, NotFound
 from policy.publishing import version_numbered
-from policy.values import whole_number
+from policy.values import LAST_REVISION, whole_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,6 @@ class MomentNotAvailable(AuthzError):
 
 AsOf = int | datetime  # a revision's number, or a time
 _CLOCKS_APART = 1.0  # seconds by which the clocks of servers may differ
-LAST_REVISION = 2**63 - 1  # the largest number that databases can store
 
 _KNOWN = """
 SELECT e.horizon, e."offset", {now}, h.at, r.number, r.at, r.policy_version_id, (

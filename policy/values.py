@@ -80,6 +80,7 @@ def canonical_id(type_name: str, text: str) -> str:
 
 
 MAX_VERSION = 2**31 - 1  # the largest number of a policy version that databases can store
+LAST_REVISION = 2**63 - 1  # the same of a revision
 
 
 def whole_number(text: str, most: int) -> int | None:

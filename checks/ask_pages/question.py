@@ -23,10 +23,10 @@ from policy.core.clock import text_of
 from policy.core.pagination import digest_of
 from policy.errors import AuthzError, MalformedRequest
 from policy.models import PolicyVersion
-from policy.moments import LAST_REVISION, AsOf, Moment, as_of_from_text, moment_of
+from policy.moments import AsOf, Moment, as_of_from_text, moment_of
 from policy.rules.declarations import nearest
 from policy.rules.program import Program
-from policy.values import PRIMITIVES, STRING, Value
+from policy.values import LAST_REVISION, PRIMITIVES, STRING, Value
 
 # ---- Short and readable URLs by which pages link to each other ----------------------------------------------------
 # /admin/policy/policyversion/3/ask/?kind=authorize&actor=User:ann&action=read&resource=Repo:acme/anvil

@@ -1,6 +1,5 @@
 """Write facts to a file that load_facts can read."""
 
-from io import TextIOWrapper
 from typing import Any
 
 from facts.read import every
@@ -28,7 +27,7 @@ class Command(PolicyCommand):
         facts = every(environment.pk, moment_asked(environment, as_of, needs_policy=False))
         if file == "-":
             output: Any = self.stdout._out  # what the wrapper writes to
-            if isinstance(output, TextIOWrapper):
+            if hasattr(output, "reconfigure"):
                 output.reconfigure(encoding="utf-8")  # whatever the terminal's: load_facts reads UTF-8
             write(output, facts)
             return
