@@ -30,9 +30,9 @@ TWO_MEANINGS = {
     "Rule", "SQLite", "Signature", "Term", "Test", "Var",
 }  # fmt: skip
 LIMITS = {
-    "lines": 75_866,
-    "files": 294,
-    "lines with imports": 4_641,
+    "lines": 75_341,
+    "files": 293,
+    "lines with imports": 4_635,
     "files with `FROM authz_fact`": 2,
     "files that start threads": 1,
     "loops while the policy changes": 1,
