@@ -306,7 +306,7 @@ class StoredStatements:
             for slot, table in named.items()
         ]
         text = (*renderer.head(tables), *distinct, f" LIMIT {MOST_VALUES + 1 if columns else 1}")
-        return finished(text, renderer.dialect.placeholder), tuple(renderer.rounds.values())
+        return finished(text, renderer.dialect), tuple(renderer.rounds.values())
 
     def _table(self, plan: Plan, kind: type) -> StoredTable:
         key = (plan, kind)
@@ -318,7 +318,7 @@ class StoredStatements:
             scope, tables = renderer.entered(wanted, start)
             columns = ("tag", *renderer.layout(plan, kind).names)
             rows = f"SELECT {', '.join(columns)} FROM {scope.goals if kind is Goals else scope.answers}"
-            statement = finished((*renderer.head(tables), rows), renderer.dialect.placeholder)
+            statement = finished((*renderer.head(tables), rows), renderer.dialect)
             slot = f"known_rows{len(self.tables)}"
             self.tables[key] = StoredTable(slot, columns, statement, tuple(renderer.rounds.values()))
         return self.tables[key]

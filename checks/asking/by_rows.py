@@ -366,7 +366,7 @@ def statement_of(
     """Return one statement for all expressions; each takes its rows from a parameter of its own (see `slot_of`)."""
     arms = [_arm(each, slot_of(place), dialect) for place, each in enumerate(expressions)]
     rows = joined(" UNION ALL ", arms)
-    return finished((*with_tables(inline_table(dialect, inline)), *around(rows, COLUMNS)), dialect.placeholder)
+    return finished((*with_tables(inline_table(dialect, inline)), *around(rows, COLUMNS)), dialect)
 
 
 def slot_of(place: int) -> str:

@@ -142,7 +142,7 @@ def are_many(counted: Text, slots: dict[str, object], form: ConditionForm) -> bo
 
 
 def _with_values(text: Text, slots: dict[str, object]) -> tuple[str, tuple[object, ...]]:
-    sql, pieces = embedded(text)
+    sql, pieces = embedded(text, run.dialect())
     return sql, tuple([each.id if isinstance(each, Const) else slots[slot_of(each)] for each in pieces])
 
 

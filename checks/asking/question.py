@@ -524,7 +524,7 @@ class SnapshotState(NamedTuple):
 def state_statement(environment_id: int, needs_key: bool, dialect: Dialect) -> Statement:
     """Return the statement that only confirms. With `needs_key`, it has the slot `key`, and no row for a bad key."""
     gate = _gate(environment_id, needs_key, dialect)
-    return finished((f"SELECT +e.policy_version_id AS v, {_NUMBERS} FROM ", *gate), dialect.placeholder)
+    return finished((f"SELECT +e.policy_version_id AS v, {_NUMBERS} FROM ", *gate), dialect)
 
 
 def state_and_rows(rows: list[tuple[Any, ...]]) -> tuple[SnapshotState, list[tuple[Any, ...]]]:

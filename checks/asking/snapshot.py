@@ -440,10 +440,10 @@ def _lookup(number: int, arity: int, dialect: Dialect, may_end: bool, is_past: b
     ids: list[Text] = [(f"f.a{index} = ", Slot(f"a{index}")) for index in range(arity)]
     tests: list[Text] = [(f"f.sig = {int(number)}",), *ids]
     if is_past:
-        return finished(rows_as_of(["1"], "f", tests, {"a0"}, dialect), dialect.placeholder)
+        return finished(rows_as_of(["1"], "f", tests, {"a0"}, dialect), dialect)
     if may_end:
         tests.append(has_not_ended("f", (dialect.now,)))
-    return finished(rows_now(["1"], "f", tests, dialect), dialect.placeholder)
+    return finished(rows_now(["1"], "f", tests, dialect), dialect)
 
 
 # ---- A session over given facts only: no environment, no key, no stored facts -------------------------------------

@@ -412,7 +412,7 @@ class Chunks:
 
     def _read(self, sql: str) -> list[Fetched]:
         before, _, after = sql.partition("%s")
-        statement = finished((before, Slot("text"), after), run.dialect().placeholder)
+        statement = finished((before, Slot("text"), after), run.dialect())
         return run.execute(statement, {"text": self.filter.text})
 
     def _mentioned(self, type_name: str) -> MentionedAsOf:

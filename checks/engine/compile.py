@@ -375,7 +375,7 @@ def compiled(
     if found.renderer is None:
         return nothing
     text = (*found.renderer.head(found.tables), *around(found.rows, nothing.columns))
-    return Compiled(shape, found.plans, finished(text, dialect.placeholder), tuple(found.renderer.rounds.values()))
+    return Compiled(shape, found.plans, finished(text, dialect), tuple(found.renderer.rounds.values()))
 
 
 def rendered(rules: RuleSet, shape: Shape, dialect: Dialect, known: KnownFacts) -> Rendered:
@@ -428,7 +428,7 @@ def _renderer(shape: Shape, dialect: Dialect, known: KnownFacts) -> StoredRender
 
 def _fits_parser(renderer: StoredRenderer, tables: list[Text], rows: Text) -> bool:
     """Return whether the database's parser accepts the statements, with room for what is put around the rows."""
-    whole = finished((*renderer.head(tables), *rows), renderer.dialect.placeholder)
+    whole = finished((*renderer.head(tables), *rows), renderer.dialect)
     return all(renderer.dialect.parses(each.sql) for each in (whole, *statements_of(renderer.rounds.values())))
 
 

@@ -38,7 +38,7 @@ class Confirmed(Empty):
 CHECK = key_check()
 AFTER = CHECK.after(run.dialect().is_to_come(CHECK.expires_at))
 GATE = (f"SELECT e.policy_version_id FROM {CHECK.before}", Slot("key"), AFTER)
-IS_GOOD = finished(GATE, run.dialect().placeholder)
+IS_GOOD = finished(GATE, run.dialect())
 
 more: dict[str, Endpoint] = {"api/empty": Empty(), "api/confirmed": Confirmed()}
 endpoints = of_the_product | more

@@ -2,7 +2,7 @@
 
 import pytest
 
-from checks.engine.sql.text import ConstantSet, finished, settled, union
+from checks.engine.sql.text import ConstantSet, SQLite, finished, settled, union
 from tests.checks.conftest import about, fact, publish, store
 
 HEAD = """
@@ -60,6 +60,6 @@ def test_a_negation_is_of_its_own_rule(api, name, roles, expected):
 def test_a_choice_inside_of_an_arm_is_its_own():
     arms = [("SELECT 1 WHERE NOT EXISTS (", *settled(("SELECT 1 WHERE ", ConstantSet("a", frozenset({one})))), ")")
             for one in "xy"]  # fmt: skip
-    assert finished(union(arms, distinct=False), "?{}".format).sql.count("NOT EXISTS") == 2
+    assert finished(union(arms, distinct=False), SQLite()).sql.count("NOT EXISTS") == 2
     own = [("SELECT 1 WHERE ", ConstantSet("a", frozenset({one}))) for one in "xy"]
-    assert finished(union(own, distinct=False), "?{}".format).sql == "SELECT 1 WHERE a IN (?1, ?2)"
+    assert finished(union(own, distinct=False), SQLite()).sql == "SELECT 1 WHERE a IN (?1, ?2)"

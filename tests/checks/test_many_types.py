@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from checks.engine.sql.text import MANY, READS, NumberTest, Text, finished, settled, union
+from checks.engine.sql.text import MANY, READS, NumberTest, SQLite, Text, finished, settled, union
 from policy.language import parse
 from policy.language.source import Source
 from policy.rules import compile_text
@@ -170,4 +170,4 @@ def arm(first: int, second: int) -> Text:
 
 
 def sql_of(arms: Iterable[Text]) -> str:
-    return finished(union(arms, distinct=False), "?{}".format).sql
+    return finished(union(arms, distinct=False), SQLite()).sql

@@ -394,7 +394,7 @@ class _Statements:
             for name, columns in named
             if name in mentioned
         ]
-        return finished((*self.renderer.head_of(rows, tables), *rows), dialect.placeholder)
+        return finished((*self.renderer.head_of(rows, tables), *rows), dialect)
 
 
 def _deltas(branch: Branch) -> list[dict[int, str]]:

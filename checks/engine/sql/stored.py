@@ -57,6 +57,8 @@ from checks.engine.sql.text import (
     Text,
     Written,
     joined,
+    one_of,
+    selects_of,
     settled,
     tables_in,
 )
@@ -82,8 +84,7 @@ class StoredOperands(Renderer[Dialect, PlanSource]):
     def among(self, operand: Operand, ids: tuple[str, ...], scope: Scoped) -> Text:
         if isinstance(operand, Col):
             return (ConstantSet(self._at(operand, scope), frozenset(ids)),)
-        options = joined(", ", ((Const(each),) for each in ids))
-        return (*self.dialect.text_value(self.operand(operand, scope)), " IN (", *options, ")")
+        return one_of(self.dialect.text_value(self.operand(operand, scope)), ids, self.dialect)
 
     def equal(self, left: Operand, right: Operand, scope: Scoped) -> Text:
         """Return the test that both are equal. Two parameters are cast to text, as neither has a type."""
@@ -395,7 +396,7 @@ class StoredRenderer(StoredOperands):
             case DerivedTable():
                 return self._derived_table(source, scope)
             case Candidates():
-                return ("(", *joined(" UNION ", self._candidates(source.positions, (FRESH.id, *source.ids))), ")")
+                return ("(", *joined(" UNION ", self._candidates(source.positions, [FRESH.id, *source.ids])), ")")
             case Domain():
                 return (self._domain(source),)
         raise AssertionError(f"{source} is read by another renderer")
@@ -409,9 +410,9 @@ class StoredRenderer(StoredOperands):
         assert store in ("stored", "inline"), f"facts in {store} are read by another statement"
         return STORED if store == "stored" else INLINE
 
-    def _candidates(self, positions: Iterable[ArgumentPosition], ids: Iterable[str]) -> list[Text]:
+    def _candidates(self, positions: Iterable[ArgumentPosition], ids: Sequence[str]) -> list[Text]:
         """Return SELECTs of these ids, and of those that facts have at the positions."""
-        arms: list[Text] = [("SELECT ", *self.dialect.seed((Const(each),)), " AS v") for each in ids]
+        arms = selects_of(ids, self.dialect)
         for position in positions:
             for store in self.stores(position.signature):
                 arms.append(self._mentioned(position, store))

@@ -17,7 +17,7 @@ one:
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -25,10 +25,15 @@ from functools import cached_property
 from operator import itemgetter
 from typing import Any
 
+import orjson
+
 from checks.engine.rules.clauses import Const, Other, Slot, Term, tick, value
 from policy.core.clock import is_to_come, now_in
 
 MOST_ARMS = 400  # per union: SQLite's limit is 500
+# Constants in a list; more are one parameter. SQLite prepares 33,000 parameters in a second, as it looks through all
+# earlier ones for each, and has no more than 32,766; PostgreSQL has 65,535.
+MOST_LISTED = 300
 MANY = 8  # arms that differ only in numbers: fewer are faster unmerged
 
 
@@ -294,58 +299,67 @@ def slot_of(piece: Other | Slot) -> str:
     return piece.slot if isinstance(piece, Other) else piece.name
 
 
-def finished(text: Text, placeholder: Callable[[int], str]) -> Statement:
+def finished(text: Text, dialect: Dialect) -> Statement:
     """Return the finished statement; equal values share one parameter."""
     numbers: dict[Const | Other | Slot, int] = {}
 
     def mark(piece: Const | Other | Slot) -> str:
-        return placeholder(numbers.setdefault(piece, len(numbers) + 1))
+        return dialect.placeholder(numbers.setdefault(piece, len(numbers) + 1))
 
-    texts = []
+    sql = "".join([str(piece) if isinstance(piece, _WORDS) else mark(piece) for piece in _spelled(text, dialect)])
+    return Statement(sql, tuple(numbers))
+
+
+def embedded(text: Text, dialect: Dialect) -> tuple[str, tuple[Const | Other | Slot, ...]]:
+    """Return text for a statement with the placeholder `%s`: each use of a value is a parameter of its own."""
+    pieces = list(_spelled(text, dialect))
+    sql = "".join([str(piece).replace("%", "%%") if isinstance(piece, _WORDS) else "%s" for piece in pieces])
+    return sql, tuple([piece for piece in pieces if not isinstance(piece, _WORDS)])
+
+
+_Word = str | NumberTest | Reads | Table
+_WORDS = (str, NumberTest, Reads, Table)
+
+
+def _spelled(text: Text, dialect: Dialect) -> Iterator[_Word | Const | Other | Slot]:
+    """Yield the pieces of a text with its sets of constants written out."""
     for piece in text:
-        if isinstance(piece, str):
-            texts.append(piece)
-        elif isinstance(piece, ConstantSet):
-            texts.append(_chosen(piece, [mark(Const(each)) for each in sorted(piece.ids)]))
-        elif isinstance(piece, (NumberTest, Reads, Table)):
-            texts.append(str(piece))
+        if isinstance(piece, ConstantSet):
+            yield from _spelled(_chosen(piece, dialect), dialect)
         else:
             assert not isinstance(piece, (Unnamed, NumberHole)), "a finished statement has nothing open"
-            texts.append(mark(piece))
-    return Statement("".join(texts), tuple(numbers))
+            yield piece
 
 
-def embedded(text: Text) -> tuple[str, tuple[Const | Other | Slot, ...]]:
-    """Return text for a statement with the placeholder `%s`: each use of a value is a parameter of its own."""
-    taken: list[Const | Other | Slot] = []
-
-    def mark(piece: Const | Other | Slot) -> str:
-        taken.append(piece)
-        return "%s"
-
-    texts = []
-    for piece in text:
-        match piece:
-            case str():
-                texts.append(piece.replace("%", "%%"))
-            case ConstantSet(ids=ids, is_table=False):
-                column = replace(piece, column=piece.column.replace("%", "%%"))
-                texts.append(_chosen(column, [mark(Const(each)) for each in sorted(ids)]))
-            case ConstantSet(ids=ids):
-                texts.append(_chosen(piece, [mark(Const(each)) for each in sorted(ids)]))
-            case Const() | Other() | Slot():
-                texts.append(mark(piece))
-            case _:
-                texts.append(str(piece))
-    return "".join(texts), tuple(taken)
+def _chosen(constants: ConstantSet, dialect: Dialect) -> Text:
+    ids = sorted(constants.ids)
+    if not constants.is_table:
+        return one_of((constants.column,), ids, dialect)
+    if len(ids) > MOST_LISTED:
+        return (*_listed(ids, dialect), f" {constants.column}(v)")
+    rows = joined(", ", (("(CAST(", Const(each), ' AS text) COLLATE "C")') for each in ids))
+    return ("(VALUES ", *rows, f") {constants.column}(v)")
 
 
-def _chosen(constants: ConstantSet, placeholders: list[str]) -> str:
-    if constants.is_table:
-        rows = ", ".join(f'(CAST({each} AS text) COLLATE "C")' for each in placeholders)
-        return f"(VALUES {rows}) {constants.column}(v)"
-    wanted = f"= {placeholders[0]}" if len(placeholders) == 1 else f"IN ({', '.join(placeholders)})"
-    return f"{constants.column} {wanted}"
+def one_of(text: Text, ids: Sequence[str], dialect: Dialect) -> Text:
+    """Return the test that a text is one of the ids."""
+    if len(ids) > MOST_LISTED:
+        return dialect.among_few(text, ("SELECT v FROM ", *_listed(ids, dialect), " x"))
+    if len(ids) == 1:
+        return (*text, " = ", Const(ids[0]))
+    return (*text, " IN (", *joined(", ", ((Const(each),) for each in ids)), ")")
+
+
+def selects_of(ids: Sequence[str], dialect: Dialect) -> list[Text]:
+    """Return SELECTs of these ids as the column `v`, for a union."""
+    if len(ids) > MOST_LISTED:
+        return [("SELECT v FROM ", *_listed(ids, dialect), " x")]
+    return [("SELECT ", *dialect.seed((Const(each),)), " AS v") for each in ids]
+
+
+def _listed(ids: Sequence[str], dialect: Dialect) -> Text:
+    """Return a table of the ids, which takes one parameter."""
+    return dialect.values((Const(orjson.dumps(ids).decode()),))
 
 
 # ---- dialects -------------------------------------------------------------------------------------------------------
