@@ -9,7 +9,7 @@ from checks.asking.question import MAX_CALLS, MAX_VARIABLES, SMALLEST, Asked, Ch
 from checks.explain.cases import ANY
 from facts import wire
 from facts.accept import HEADER
-from facts.views import LASTING_FACTS, NAME, PATTERN, VALUES
+from facts.views import LASTING_FACTS, NAME, VALUES
 from facts.wire import lasting_from_json
 from policy.endpoint import DecodedField, JsonType, Schema, decoded, many, nullable, ref, taken
 from policy.errors import MalformedRequest
@@ -178,6 +178,15 @@ ANY_REFERENCE = JsonType(any_reference_from_json, _ID_OR_STAR)
 ACTION = JsonType(action_from_json, _ID)
 ANY_ACTION = JsonType(any_action_from_json, _ID_OR_STAR)
 CONTEXT_FACTS = JsonType(lasting_from_json, LASTING_FACTS.schema)
+FACT_PATTERN = JsonType(
+    wire.asked_pattern_from_json,
+    {
+        "allOf": [
+            ref("FactPattern"),
+            {"properties": {"args": {"items": {"properties": {"id": nullable(ref("Id"))}}}}},
+        ]
+    },
+)
 CALL = JsonType(call_from_json, ref("Call"))
 CALLS = JsonType(calls_from_json, many(ref("Call"), maxItems=MAX_CALLS))
 CONSTRAINTS = JsonType(constraints_from_json, {"type": "object", "additionalProperties": ref("Constraint")})
@@ -313,7 +322,7 @@ class MomentQuery(serializers.Serializer):
 
 
 class FactQuery(serializers.Serializer):
-    fact = DecodedField(PATTERN)
+    fact = DecodedField(FACT_PATTERN)
     context_facts = context_field()
 
 

@@ -228,6 +228,15 @@ def pattern_from_json(raw: object, path: str) -> FactPattern:
     return FactPattern(predicate, tuple(decoded))
 
 
+def asked_pattern_from_json(raw: object, path: str) -> FactPattern:
+    """Decode a pattern of a question. Its ids must be ids, as in all questions: rules can hold for those of no fact."""
+    pattern = pattern_from_json(raw, path)
+    for index, arg in enumerate(pattern.args):
+        if arg.type is not None and arg.id is not None:
+            id_from_json(arg.type, arg.id, f"{path}.args[{index}].id")
+    return pattern
+
+
 def argument_from_json(raw: object, path: str) -> Argument:
     """Decode an argument of a pattern. Missing and null are equivalent; an id that no fact can have matches none."""
     if raw is None:

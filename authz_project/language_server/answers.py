@@ -356,16 +356,19 @@ def _refuse_unfit(document: OpenDocument, key: polar_names.NameKey, spans: list[
 
 
 def _is_sound(document: OpenDocument, spans: list[Span], new: str) -> bool:
-    """Return whether the text parses with the new name, if it did before."""
-    return _problems(with_name(document.text, spans, new)) == 0 or _problems(document.text) > 0
+    """Return whether the text compiles with the new name, if it did before; else whether it parses, if it did."""
+    changed = OpenDocument(document.uri, with_name(document.text, spans, new), document.version, document.encoding)
+    if document.compiled.program is not None:
+        return changed.compiled.program is not None
+    return _parses(changed.text) or not _parses(document.text)
 
 
-def _problems(text: str) -> int:
+def _parses(text: str) -> bool:
     try:
         parse(Source(text))
-    except PolicyRejected as reason:
-        return len(reason.problems)
-    return 0
+    except PolicyRejected:
+        return False
+    return True
 
 
 def with_name(text: str, spans: list[Span], new: str) -> str:

@@ -3,7 +3,7 @@
 import pytest
 
 from checks.serializers import calls_from_json
-from tests.checks.conftest import fact, publish, store, value
+from tests.checks.conftest import about, fact, publish, store, value
 
 GLOBAL = """
 global { roles = ["user"]; permissions = ["create_repository"]; "create_repository" if "user"; }
@@ -303,6 +303,15 @@ def test_other_arities_have_no_facts_and_other_predicates_are_refused(kinds):
     assert (
         kinds.post("/query", {"fact": {"predicate": "hello", "args": [{"type": None, "id": "x"}]}}).status_code == 400
     )
+
+
+@pytest.mark.parametrize("text", ["", "*", "x" * 513, "x\0"])
+def test_patterns_have_ids_as_other_questions(kinds, text):
+    """What holds for every id would hold for these, and the decision log could not be read back."""
+    pattern = {"predicate": "any", "args": [{"type": "User", "id": text}]}
+    answer = kinds.post("/query", {"fact": pattern})
+    assert (answer.status_code, "fact.args[0].id" in answer.json()["message"]) == (400, True), answer.content
+    assert kinds.post("/authorize", about(f"User:{text}", "User:a", action="read")).status_code == 400
 
 
 def test_patterns_over_very_many_types_are_refused_by_number(api):

@@ -196,6 +196,17 @@ def test_what_cannot_be_renamed_says_why(place, new, why):
     assert why in str(refused.value)
 
 
+def test_no_name_is_given_by_which_the_policy_would_not_compile():
+    """A type that only rules name is an error if it looks like a misspelt one."""
+    rule = "can(user: User, action: String) if role matches Role and has_got(user, role) and grants(role, action);"
+    text = f"actor User {{}} {rule}"
+    with pytest.raises(CannotRename, match="would no longer compile"):
+        renamed(document(text), text.index("Role"), "Users")
+    assert len(renamed(document(text), text.index("Role"), "Position")) == 1
+    with_error = text + " p(x: Userr);"
+    assert len(renamed(document(with_error), text.index("Role"), "Users")) == 1
+
+
 @pytest.mark.parametrize("word", ["actor", "resource", "role", "permission"])
 def test_no_variable_of_a_block_takes_the_name_of_a_word_of_shorthand(word):
     rule = "if knows(actor, other) and is_open(other)"
