@@ -10,8 +10,9 @@ from checks.engine.compile import Root
 from checks.explain.cases import ANY
 from facts.accept import printable
 from facts.wire import FactPattern
+from policy.rules.components import reachable
 from policy.rules.declarations import did_you_mean, listed, nearest
-from policy.rules.program import Atom, Member, Program, Rule, Term, TypeDef, types_of
+from policy.rules.program import Atom, Member, Program, TypeDef, types_of
 from policy.values import PRIMITIVES, STRING, Value, quoted
 
 # ---- redacted -----------------------------------------------------------------------------------------------------
@@ -232,46 +233,61 @@ def _instead(word: str, names: list[str]) -> str:
     return f" ({meant} {known})" if meant else f" ({known})"
 
 
+# ---- the names that a policy has on a type --------------------------------------------------------------------------
+# Those that blocks declare for it, those that rules grant on it, and those that such a rule only passes on: from other
+# predicates, or from other types, as in `has_role(u, r, x) if has_relation(x, "parent", y) and has_role(u, r, y)`.
+
+OwnedNames = tuple[str, str]  # those of a predicate on a type
+
+
+class Granted(NamedTuple):
+    names: frozenset[str]
+    passed_on: tuple[OwnedNames, ...]
+
+
 def _known_names(program: Program, predicate: str, owner: str, naming: Naming) -> frozenset[str] | None:
+    """Return the names that blocks declare for the type or rules grant on it; None if a rule may grant any name."""
     key = ("names", predicate, owner)
     if key not in program.memo:
-        found = _names(program, predicate, owner, naming)
-        program.memo[key] = None if found is None else frozenset(found)
+
+        def passed_on(names: OwnedNames) -> Iterable[OwnedNames]:
+            granted = _granted_on(program, *names)
+            return granted.passed_on if granted else ()
+
+        found = [_granted_on(program, *names) for names in reachable([(predicate, owner)], passed_on)]
+        some = [each.names for each in found if each is not None]
+        program.memo[key] = frozenset().union(*some) if len(some) == len(found) else None
     return program.memo[key]
 
 
-def _names(
-    program: Program, predicate: str, owner: str, naming: Naming, seen: frozenset[tuple[str, str]] = frozenset()
-) -> set[str] | None:
-    """Return the names that blocks declare for the type or rules grant on it; None if a rule may grant any name."""
-    if (predicate, owner) in seen:
-        return set()
-    seen |= {(predicate, owner)}
-    found = set(naming.declared(program.types[owner])) if owner in program.types else set()
+def _granted_on(program: Program, predicate: str, owner: str) -> Granted | None:
+    """Return what rules of the predicate grant on the type themselves; None if that may be any name."""
+    key = ("granted", predicate, owner)
+    if key not in program.memo:
+        program.memo[key] = _granted_by_rules(program, predicate, owner)
+    return program.memo[key]
+
+
+def _granted_by_rules(program: Program, predicate: str, owner: str) -> Granted | None:
+    naming = NAMINGS[predicate, 3]
+    names = set(naming.declared(program.types[owner])) if owner in program.types else set()
+    passed_on: dict[OwnedNames, None] = {}
     for rule in program.rules_by_predicate.get((predicate, 3), ()):
-        whose = rule.head.args[naming.owner]
-        if owner in types_of(whose, rule.types):
-            granted = _granted(program, rule, rule.head.args[naming.place], (whose, owner), seen)
-            if granted is None:
-                return None
-            found |= granted
-    return found
-
-
-def _granted(
-    program: Program, rule: Rule, term: Term, owned: tuple[Term, str], seen: frozenset[tuple[str, str]]
-) -> set[str] | None:
-    """Return the names that a term may be; None if any. `owned` is the term that owns it in the head, with its type."""
-    if isinstance(term, Value):
-        return {term.id}
-    for literal in rule.body:
-        match literal:
-            case Member(variable, values) if variable == term:
-                return {value.id for value in values}
-            case Atom(predicate, args) if term in args and (naming := NAMINGS.get((predicate, len(args)))):
-                whose = args[naming.owner]
-                owners = {owned[1]} if whose == owned[0] else types_of(whose, rule.types)
-                named = [_names(program, predicate, owner, naming, seen) for owner in sorted(owners)]
-                known = [each for each in named if each is not None]
-                return set().union(*known) if len(known) == len(named) else None
-    return None
+        whose, name = rule.head.args[naming.owner], rule.head.args[naming.place]
+        if owner not in types_of(whose, rule.types):
+            continue
+        if isinstance(name, Value):
+            names.add(name.id)
+            continue
+        for literal in rule.body:
+            match literal:
+                case Member(variable, values) if variable == name:
+                    names |= {value.id for value in values}
+                    break
+                case Atom(called, args) if (other := NAMINGS.get((called, len(args)))) and args[other.place] == name:
+                    owners = {owner} if args[other.owner] == whose else types_of(args[other.owner], rule.types)
+                    passed_on |= dict.fromkeys((called, each) for each in sorted(owners))
+                    break
+        else:
+            return None
+    return Granted(frozenset(names), tuple(passed_on))

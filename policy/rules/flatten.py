@@ -65,6 +65,11 @@ def terms_of(literal: Literal) -> tuple[Term, ...]:
     return (literal.left, literal.right)
 
 
+def uses_of(rule: FlatRule) -> Counter[Term]:
+    """Return in how many literals of the body each term occurs."""
+    return Counter(term for literal in rule.body for term in set(terms_of(literal)))
+
+
 def key_of(atom: Atom) -> PredicateKey:
     return atom.predicate, len(atom.args)
 

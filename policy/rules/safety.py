@@ -11,7 +11,7 @@ from policy.language import ast
 from policy.language.source import Span, shown
 from policy.rules.components import Components
 from policy.rules.declarations import Mask, Problems, Vocabulary, bits_of, simple_formulas, typed_in, variables_of
-from policy.rules.flatten import UNLIMITED, FlatRule, PredicateKey, is_made_here, key_of, terms_of
+from policy.rules.flatten import UNLIMITED, FlatRule, PredicateKey, is_made_here, key_of, uses_of
 from policy.rules.program import Atom, Compare, Literal, Member, Not, Now, Term, Var
 from policy.rules.types import Typing
 from policy.values import INTEGER, Value
@@ -79,7 +79,7 @@ class _Modes:
 
     def needed(self, rule: FlatRule) -> dict[Var, tuple[Literal | None, Span]]:
         """Return the variables that must be bound, each with the literal that needs it; None: a `not ... matches`."""
-        uses = Counter(term for literal in rule.body for term in set(terms_of(literal)))
+        uses = uses_of(rule)
         outside = {*rule.head.args, *rule.bounds, *rule.limits}
         found: dict[Var, tuple[Literal | None, Span]] = {}
         for literal, span in zip(rule.body, rule.places, strict=True):

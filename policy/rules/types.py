@@ -1,6 +1,6 @@
 """Infer the types of variables and calls, and so which facts a policy accepts."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AnySet
 from dataclasses import dataclass
@@ -8,7 +8,16 @@ from dataclasses import dataclass
 from policy.language import ast
 from policy.language.source import shown
 from policy.rules.declarations import PREDICATES, RELATION, Mask, Problems, Vocabulary, bits_of
-from policy.rules.flatten import FlatRule, PredicateKey, atoms_of, flat_variables_of, is_made_here, key_of, terms_of
+from policy.rules.flatten import (
+    FlatRule,
+    PredicateKey,
+    atoms_of,
+    flat_variables_of,
+    is_made_here,
+    key_of,
+    terms_of,
+    uses_of,
+)
 from policy.rules.program import Atom, Literal, Member, Not, Program, Rule, Signature, Term, Types, Var, types_of
 from policy.values import ACTOR, INTEGER, RESOURCE, STRING, Value
 
@@ -213,13 +222,14 @@ def _declared(rule: FlatRule, vocabulary: Vocabulary) -> Typing:
 def _sites(rule: FlatRule) -> tuple[_Site, ...]:
     if all(variable in rule.bounds for variable in flat_variables_of(rule)):
         return ()
-    found = []
+    uses, found = uses_of(rule), []
     for literal in rule.body:
         match literal:
             case Atom(_, args) if positions := _open_positions(literal, rule):
                 found.append(_Site(key_of(literal), args, positions, _open_variables(literal, rule)))
             case Not(Atom(_, args) as atom) if positions := _open_positions(atom, rule):
-                local = tuple((i, term) for i, term in _open_variables(atom, rule) if _is_local(term, rule))
+                named = _open_variables(atom, rule)
+                local = tuple((i, term) for i, term in named if uses[term] == 1 and term not in rule.head.args)
                 found.append(_Site(key_of(atom), args, positions, local))
     return tuple(found)
 
@@ -230,12 +240,6 @@ def _open_positions(atom: Atom, rule: FlatRule) -> tuple[int, ...]:
 
 def _open_variables(atom: Atom, rule: FlatRule) -> tuple[tuple[int, Var], ...]:
     return tuple([(i, arg) for i, arg in enumerate(atom.args) if isinstance(arg, Var) and arg not in rule.bounds])
-
-
-def _is_local(variable: Var, rule: FlatRule) -> bool:
-    """Return whether the variable occurs in only one literal of the body, and not in the head."""
-    uses = Counter(term for literal in rule.body for term in set(terms_of(literal)))
-    return uses[variable] == 1 and variable not in rule.head.args
 
 
 # ---- Flat rules -> the types of their variables, and of every call ------------------------------------------------

@@ -48,6 +48,7 @@ from checks.engine.rules.clauses import (
     substituted,
     substituted_terms,
     terms_of,
+    tick,
     type_of,
     value,
     variables_of,
@@ -578,18 +579,27 @@ class Chooser:
 
     def _binds_few(self, call: Call, end: Term) -> bool:
         """Return whether few facts bind the variable, whatever clauses of the call they are in."""
-        if self.rules.component(pattern_of(call)) is not None:
-            return False
-        for clause in self.rules.alternatives(pattern_of(call)):
-            place = clause.params[call.args.index(end)]
-            for literal in clause.body:
-                if isinstance(literal, Call) and place in literal.args and not self._binds_few(literal, place):
-                    return False
-                if isinstance(literal, Scan) and place in literal.args:
-                    others = [index for index, arg in enumerate(literal.args) if arg != place]
-                    if not any(self.is_narrow(literal.signature, index) for index in others):
+        waiting, seen = [(pattern_of(call), call.args.index(end))], set()
+        while waiting:
+            tick()
+            pattern, index = waiting.pop()
+            if (pattern, index) in seen:
+                continue
+            seen.add((pattern, index))
+            if self.rules.component(pattern) is not None:
+                return False
+            for clause in self.rules.alternatives(pattern):
+                place = clause.params[index]
+                for literal in clause.body:
+                    if isinstance(literal, Call) and place in literal.args:
+                        waiting.append((pattern_of(literal), literal.args.index(place)))
+                    elif isinstance(literal, Scan) and place in literal.args and not self._is_few(literal, place):
                         return False
         return True
+
+    def _is_few(self, scan: Scan, term: Term) -> bool:
+        """Return whether another argument of the fact is in few facts."""
+        return any(self.is_narrow(scan.signature, index) for index, arg in enumerate(scan.args) if arg != term)
 
     # ---- how a call is resolved ----------------------------------------------------------------------------------
 
