@@ -271,8 +271,9 @@ class _Fitting:
             tabling = rules.tabling(map(pattern_of, _calls(root)))
             is_same = not tabling.tabled and root in self.failed
             made = self.failed[root] if is_same else planned(self._planner(tabling), root, self.width)
-            if made is not None and (not self.dialect.expands_tables or made.plan.weight <= self.most):
-                return made
+            if made is not None:
+                size = made.plan.weight if self.dialect.expands_tables else made.plan.whole_length
+                return made if size <= self.most else None
         return None
 
 
@@ -380,30 +381,34 @@ def compiled(
 
 def rendered(rules: RuleSet, shape: Shape, dialect: Dialect, known: KnownFacts) -> Rendered:
     """Plan the shape and render its SQL."""
+    with rules.planning((shape, dialect)):
+        try:
+            return _rendered(rules, shape, dialect, known)
+        except RecursionError:
+            raise NestedTooDeep from None
+
+
+def _rendered(rules: RuleSet, shape: Shape, dialect: Dialect, known: KnownFacts) -> Rendered:
     asked: list[bool] = []
 
     def noting(signature: Signature) -> bool:
         asked.append(known.knows(signature))
         return asked[-1]
 
-    with rules.planning((shape, dialect)):
-        try:
-            few = steps_taken() + FEW_STEPS
-            most = MOST_WEIGHT // (2 if shape.is_past else 1)  # as of a revision, each fact is looked up in two tables
-            fitting = _Fitting(rules, shape.width, shape.stores(noting), dialect, most, few, known.is_narrow)
-            plans = _planned_together(fitting, shape.roots)
-            if shape.outer is not None and shape.width:
-                plans, shape = (_by_row(*plans),), replace(shape, width=0)
-        except RecursionError:
-            raise NestedTooDeep from None
-        if all(asked) and not any(each.plan.exits for each in plans):
-            return Rendered(plans)
-        renderer = _renderer(shape, dialect, known)
+    few = steps_taken() + FEW_STEPS
+    most = MOST_WEIGHT // (2 if shape.is_past else 1)  # as of a revision, each fact is looked up in two tables
+    fitting = _Fitting(rules, shape.width, shape.stores(noting), dialect, most, few, known.is_narrow)
+    plans = _planned_together(fitting, shape.roots)
+    if shape.outer is not None and shape.width:
+        plans, shape = (_by_row(*plans),), replace(shape, width=0)
+    if all(asked) and not any(each.plan.exits for each in plans):
+        return Rendered(plans)
+    renderer = _renderer(shape, dialect, known)
+    tables, rows = _question(renderer, shape, plans)
+    if shape.is_past and not _fits_parser(renderer, tables, rows):
+        renderer = _tabled_as_of(dialect, shape, known)
         tables, rows = _question(renderer, shape, plans)
-        if shape.is_past and not _fits_parser(renderer, tables, rows):
-            renderer = _tabled_as_of(dialect, shape, known)
-            tables, rows = _question(renderer, shape, plans)
-        return Rendered(plans, renderer, tuple(tables), rows)
+    return Rendered(plans, renderer, tuple(tables), rows)
 
 
 def _by_row(root: PlannedRoot) -> PlannedRoot:

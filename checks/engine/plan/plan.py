@@ -210,6 +210,11 @@ class DerivedTable:
     plan: Plan
     variant: Variant
 
+    @property
+    def is_inside(self) -> bool:
+        """Whether it mentions a row of the select that reads it, and so is a subquery there; all others are named."""
+        return self.plan.form is not Form.ROUNDS and bool(self.plan.outer_columns)
+
     def __str__(self) -> str:
         return f"s{self.number} <- plan {self.plan.name}"
 
@@ -467,6 +472,21 @@ class Plan:
         goals = sum(_weight(jump.branch, 1, 1) for jump in (*self.seeds, *self.moves))
         answers = sum(_weight(arm.exit.branch, goals, 1) for arm in self.answers)
         return sum(_weight(end.branch, goals, answers) for end in self.exits)
+
+    @cached_property
+    def length(self) -> int:
+        """How many tables its SELECTs mention: tests of other plans are written out, and named tables are not."""
+        found = 0
+        for branch in self.branches():
+            inside = [each.plan.length for each in branch.conditions if isinstance(each, Holds)]
+            inside += [each.plan.length for each in branch.sources if isinstance(each, DerivedTable) and each.is_inside]
+            found += len(branch.sources) + sum(inside)
+        return found
+
+    @property
+    def whole_length(self) -> int:
+        """The length along with that of the named tables, each of which is written once."""
+        return sum(each.length for each in reachable((self,), Plan.nested))
 
     @cached_property
     def has_rounds(self) -> bool:

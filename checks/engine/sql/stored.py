@@ -447,7 +447,7 @@ class StoredRenderer(StoredOperands):
         if self.holes:
             return self.with_holes({})._derived_table(source, scope)
         plan = source.plan
-        if plan.form is not Form.ROUNDS and plan.outer_columns:
+        if source.is_inside:
             return self._in_place(source, scope)
         key = (plan, source.variant)
         if key not in self.shared:
