@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from math import inf
 
 from checks.asking import limits, run
@@ -36,8 +36,7 @@ from checks.engine.rules.clauses import Scan, Slot, bounded
 from checks.engine.rules.ruleset import RuleSet
 from checks.engine.sql.render import Window
 from checks.engine.sql.rounds import Rounds
-from checks.engine.sql.stored import has_not_ended, rows_as_of, rows_now
-from checks.engine.sql.text import Dialect, Statement, Text, finished
+from checks.engine.sql.text import Dialect, Statement
 from checks.errors import QueryTooSlow, StatementTooLarge, TestsTooSlow, TooComplex, TooManyRows, TooMuchRecursion
 from checks.explain.cases import Cases
 from facts.accept import ALL_USED, Unused, brought
@@ -271,20 +270,12 @@ class Snapshot(Session):
         """Return where the fact is found: "context", "stored", or None."""
         if fact in self.brought:
             return "context"
-        if run.bound_tables().stores(fact.signature):
-            scan = Scan(fact.signature, tuple([Slot(f"a{index}") for index in range(len(fact.args))]))
-            slots = {f"a{index}": arg.id for index, arg in enumerate(fact.args)} | self.slots()
-            return "stored" if self.rows(Root((), (), (scan,)), 0, slots) else None
-        number = self.numbers.get(fact.signature)
-        if number is None or not self.program.accepts(fact.predicate, fact.signature.types):
+        is_known = fact.signature in self.numbers and self.program.accepts(fact.predicate, fact.signature.types)
+        if not is_known and not run.bound_tables().stores(fact.signature):
             return None
-        key = (number, *[arg.id for arg in fact.args])
-        if key not in self.answered:
-            slots = {f"a{index}": arg.id for index, arg in enumerate(fact.args)} | self.slots()
-            may_end = fact.signature in self.known.ending
-            lookup = _lookup(number, len(fact.args), self.dialect, may_end, self.past is not None)
-            self.answered[key] = self._timed(lambda: run.execute(lookup, slots))
-        return "stored" if self.answered[key] else None
+        slots = {f"a{index}": arg.id for index, arg in enumerate(fact.args)}
+        scan = Scan(fact.signature, tuple(map(Slot, slots)))
+        return "stored" if self.rows(Root((), (), (scan,)), 0, slots | self.slots()) else None
 
     # ---- asking ------------------------------------------------------------------------------------------
 
@@ -432,18 +423,6 @@ class Snapshot(Session):
         made = super()._made(key, places)
         self.planning += time.thread_time() - began
         return made
-
-
-@lru_cache(maxsize=4096)
-def _lookup(number: int, arity: int, dialect: Dialect, may_end: bool, is_past: bool) -> Statement:
-    """Return the statement that checks whether a fact with given ids is stored under the signature's number."""
-    ids: list[Text] = [(f"f.a{index} = ", Slot(f"a{index}")) for index in range(arity)]
-    tests: list[Text] = [(f"f.sig = {int(number)}",), *ids]
-    if is_past:
-        return finished(rows_as_of(["1"], "f", tests, {"a0"}, dialect), dialect)
-    if may_end:
-        tests.append(has_not_ended("f", (dialect.now,)))
-    return finished(rows_now(["1"], "f", tests, dialect), dialect)
 
 
 # ---- A session over given facts only: no environment, no key, no stored facts -------------------------------------

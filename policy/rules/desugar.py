@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from policy.language import ast
 from policy.language.ast import print_formula
 from policy.language.source import Source, Span, shown
-from policy.rules.components import reachable
+from policy.rules.components import Components, reachable
 from policy.rules.declarations import PERMISSION, PREDICATES, RELATION, ROLE, Problems, Vocabulary, did_you_mean
 from policy.rules.flatten import PredicateKey
 from policy.rules.program import Assertion, Atom, Invariant, Test, Types, Var
@@ -103,29 +103,24 @@ def _check_uses(item: ast.Fixture | ast.Test, fixtures: Mapping[str, ast.Fixture
 
 
 def _check_cycles(fixtures: Mapping[str, ast.Fixture], problems: Problems) -> None:
-    done: set[str] = set()
-    for root in fixtures:
-        path = {} if root in done else {root: iter(_uses(fixtures[root]))}
-        while path:
-            name, uses = next(reversed(path.items()))
-            use = next((use for use in uses if use.name.text in fixtures and use.name.text not in done), None)
-            if use is None:
-                path.pop(name)
-                done.add(name)
-            elif use.name.text in path:
-                message = f"fixture {shown(use.name.text)} includes itself"
-                problems.error(use.span, message, "remove one of the uses")
-            else:
-                path[use.name.text] = iter(_uses(fixtures[use.name.text]))
+    components = Components[str](lambda name: _used_by(fixtures[name], fixtures))
+    reported: set[int] = set()
+    for name in fixtures:
+        number = components.number(name)
+        if number is not None and number not in reported:
+            reported.add(number)
+            users = [fixtures[each] for each in fixtures if each in components.members(number)]
+            use = next(use for each in users for use in _uses(each) if use.name.text == name)
+            problems.error(use.span, f"fixture {shown(name)} includes itself", "remove one of the uses")
 
 
 def _used_fixtures(test: ast.Test, fixtures: Mapping[str, ast.Fixture]) -> list[str]:
     """Return the fixtures that the test's setup uses, directly or indirectly."""
+    return reachable(_used_by(test, fixtures), lambda name: _used_by(fixtures[name], fixtures))
 
-    def used(item: ast.Fixture | ast.Test) -> list[str]:
-        return [use.name.text for use in _uses(item) if use.name.text in fixtures]
 
-    return reachable(used(test), lambda name: used(fixtures[name]))
+def _used_by(item: ast.Fixture | ast.Test, fixtures: Mapping[str, ast.Fixture]) -> list[str]:
+    return [use.name.text for use in _uses(item) if use.name.text in fixtures]
 
 
 def _own_facts(

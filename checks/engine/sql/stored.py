@@ -185,11 +185,6 @@ def rows_as_of(columns: Sequence[str], alias: str, tests: Sequence[Text], known:
     return (*stored, " UNION ALL ", *past)
 
 
-def rows_now(columns: Sequence[str], alias: str, tests: Sequence[Text], dialect: Dialect) -> Text:
-    """Return a SELECT of the stored facts that pass the tests."""
-    return _arm(", ".join(columns), STORED, alias, list(tests), None, dialect)
-
-
 def _arm(shown: str, table: str, alias: str, tests: list[Text], column: str | None, dialect: Dialect) -> Text:
     needed = condition(table, column, f"{alias}.")
     named = f"{table} {alias}{hint(table, column) if dialect.needs_hints else ''}"
