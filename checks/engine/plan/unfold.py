@@ -54,7 +54,6 @@ from checks.engine.plan.plan import (
 from checks.engine.rules.clauses import (
     FRESH,
     Call,
-    Clause,
     Cmp,
     Col,
     Const,
@@ -71,7 +70,6 @@ from checks.engine.rules.clauses import (
     Var,
     mapped,
     pattern_of,
-    renumbered,
     spend,
     substituted,
     substituted_terms,
@@ -79,7 +77,7 @@ from checks.engine.rules.clauses import (
     tick,
     variables_of,
 )
-from checks.engine.rules.rewrite import plain_bindings, resolved
+from checks.engine.rules.rewrite import unified
 from checks.engine.rules.ruleset import TABLED, RuleSet
 from checks.errors import CannotEnumerate, TooManyInliningSteps, TooManySteps, UnboundVariable
 from policy.errors import AuthzError
@@ -481,46 +479,14 @@ class Unfolder:
         spend((call.predicate, len(call.args)))
         found = []
         for clause in self.rules.alternatives(pattern_of(call), is_backward(call)):
-            opened = self._opened(clause, call.args)
-            if opened is not None:
-                body, bound, conditions = opened
-                draft = bind(rest, bound)
-                pending, tests = (*body, *draft.pending), (*draft.conditions, *conditions)
-                found.append(Draft(pending, draft.outs, draft.sources, tests, draft.inside))
-        return found
-
-    def _opened(
-        self, clause: Clause, args: tuple[Term, ...]
-    ) -> tuple[tuple[Literal, ...], dict[Var, Term], list[Condition]] | None:
-        """Return the clause's body for these arguments, what it binds of their variables, and conditions on the others.
-
-        None if a constant differs.
-        """
-        bound = plain_bindings(clause.params, args)
-        if bound is not None:
-            terms = {each.number: bound.get(each.number) or self.numbers.fresh(each) for each in clause.variables}
-            return tuple([renumbered(literal, terms) for literal in clause.body]), {}, []
-        moved = {variable: self.numbers.fresh(variable) for variable in clause.variables}
-        bindings: dict[Var, Term] = {}
-        conditions: list[Condition] = []
-        for param, arg in zip(substituted_terms(clause.params, moved), args):
-            param, arg = resolved(param, bindings), resolved(arg, bindings)
-            if param == arg:
+            body, bound, others = unified(clause, call.args, self.numbers.fresh)
+            verdicts = [comparison("=", *pair) for pair in others]
+            if any(each is False for each in verdicts):
                 continue
-            if isinstance(param, Var):
-                bindings[param] = arg
-            elif isinstance(arg, Var):
-                bindings[arg] = param
-            else:
-                verdict = comparison("=", param, arg)
-                if verdict is False:
-                    return None
-                conditions += [] if verdict is True else [verdict]
-        ends = {variable: resolved(variable, bindings) for variable in bindings}
-        final = {variable.number: ends.get(fresh, fresh) for variable, fresh in moved.items()}
-        body = tuple([renumbered(literal, final) for literal in clause.body])
-        mine = set(moved.values())
-        return body, {variable: end for variable, end in ends.items() if variable not in mine}, conditions
+            draft = bind(rest, bound)
+            conditions = (*draft.conditions, *(each for each in verdicts if not isinstance(each, bool)))
+            found.append(Draft((*body, *draft.pending), draft.outs, draft.sources, conditions, draft.inside))
+        return found
 
     def empty_path(self, path: Call, rest: Draft) -> list[Draft]:
         """Make both ends of a path the same value, by no hops, since nothing else uses one of them.

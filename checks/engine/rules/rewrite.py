@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import NamedTuple
 
 from checks.engine.rules.clauses import (
     Call,
@@ -16,6 +17,7 @@ from checks.engine.rules.clauses import (
     Literal,
     Member,
     Neg,
+    Operand,
     Pattern,
     Scan,
     Term,
@@ -26,7 +28,6 @@ from checks.engine.rules.clauses import (
     mentioned,
     pattern_of,
     renumbered,
-    renumbered_terms,
     substituted,
     substituted_terms,
     terms_of,
@@ -49,22 +50,45 @@ def applied(clause: Clause, args: tuple[Term, ...], params: tuple[Term, ...] | N
     """
     params = args if params is None else params
     free = max([term.number for term in (*args, *params) if isinstance(term, Var)], default=-1) + 1
-    bound = plain_bindings(clause.params, args)
-    if bound is not None:
-        _move(clause.body, bound, free)
-        return Clause(params, tuple([renumbered(literal, bound) for literal in clause.body]))
-    moved: dict[int, Term] = {}
-    _move((Call("", (), clause.params), *clause.body), moved, free)
+    body, bound, others = unified(clause, args, lambda variable: variable.numbered(variable.number + free))
+    return None if others else Clause(substituted_terms(params, bound), body)
+
+
+class Unified(NamedTuple):
+    """A clause's body for some arguments, what the clause binds of their variables, and values that must be equal."""
+
+    body: tuple[Literal, ...]
+    bound: Mapping[Var, Term]
+    others: list[tuple[Operand, Operand]]
+
+
+def unified(clause: Clause, args: tuple[Term, ...], fresh: Callable[[Var], Var]) -> Unified:
+    """Unify a clause with the arguments of a call. `fresh` returns a variable that no argument has."""
+    plain = _plain_bindings(clause.params, args)
+    if plain is not None:
+        terms = {each.number: plain.get(each.number) or fresh(each) for each in clause.variables}
+        return Unified(tuple([renumbered(literal, terms) for literal in clause.body]), {}, [])
+    moved = {variable: fresh(variable) for variable in clause.variables}
     bindings: dict[Var, Term] = {}
-    for param, arg in zip(renumbered_terms(clause.params, moved), args):
-        if not _unify(param, arg, bindings):
-            return None
-    final = {number: resolved(variable, bindings) for number, variable in moved.items()}
+    others: list[tuple[Operand, Operand]] = []
+    for param, arg in zip(substituted_terms(clause.params, moved), args):
+        param, arg = _resolved(param, bindings), _resolved(arg, bindings)
+        if param == arg:
+            continue
+        if isinstance(param, Var):
+            bindings[param] = arg
+        elif isinstance(arg, Var):
+            bindings[arg] = param
+        else:
+            others.append((param, arg))
+    ends = {variable: _resolved(variable, bindings) for variable in bindings}
+    final = {variable.number: ends.get(own, own) for variable, own in moved.items()}
     body = tuple([renumbered(literal, final) for literal in clause.body])
-    return Clause(substituted_terms(params, {variable: resolved(variable, bindings) for variable in bindings}), body)
+    own = set(moved.values())
+    return Unified(body, {variable: end for variable, end in ends.items() if variable not in own}, others)
 
 
-def plain_bindings(params: tuple[Term, ...], args: tuple[Term, ...]) -> dict[int, Term] | None:
+def _plain_bindings(params: tuple[Term, ...], args: tuple[Term, ...]) -> dict[int, Term] | None:
     """Map each variable among the parameters, by its number, to its argument.
 
     None if the arguments do not match, or only match if variables of theirs are bound, too.
@@ -77,28 +101,7 @@ def plain_bindings(params: tuple[Term, ...], args: tuple[Term, ...]) -> dict[int
     return bound
 
 
-def _move(literals: Iterable[Literal], terms: dict[int, Term], free: int) -> None:
-    """Add to `terms` each missing variable, with its number increased by `free`."""
-    for literal in literals:
-        for term in terms_of(literal):
-            if isinstance(term, Var) and term.number not in terms:
-                terms[term.number] = term.numbered(term.number + free)
-
-
-def _unify(left: Term, right: Term, bindings: dict[Var, Term]) -> bool:
-    left, right = resolved(left, bindings), resolved(right, bindings)
-    if left == right:
-        return True
-    if isinstance(left, Var):
-        bindings[left] = right
-    elif isinstance(right, Var):
-        bindings[right] = left
-    else:
-        return False
-    return True
-
-
-def resolved(term: Term, bindings: dict[Var, Term]) -> Term:
+def _resolved(term: Term, bindings: dict[Var, Term]) -> Term:
     while isinstance(term, Var) and term in bindings:
         term = bindings[term]
     return term
