@@ -159,7 +159,7 @@ def _may_be_unknown(program: Program, predicate: str, terms: list[tuple[str, str
     type_name, kind, word = terms[naming.place]
     if type_name != STRING or kind == EVERY:
         return False
-    known = _known_names(program, predicate, terms[naming.owner][0], naming)
+    known = _known_names(program, predicate, (terms[naming.owner][0],))
     return known is not None and (kind != NAME or word not in known)
 
 
@@ -218,13 +218,9 @@ def _unknown_name(program: Program, predicate: str, terms: Sequence[MaybeTyped],
     (type_name, word), owner = terms[naming.place], terms[naming.owner][0]
     if type_name != STRING or word is None or word == ANY:
         return
-    known: set[str] = set()
-    for each in program.types if owner is None else (owner,):
-        names = _known_names(program, predicate, each, naming)
-        if names is None or word in names:
-            return
-        known |= names
-    yield Unknown(naming.noun, word, owner or "", tuple(sorted(known)))
+    known = _known_names(program, predicate, tuple(program.types) if owner is None else (owner,))
+    if known is not None and word not in known:
+        yield Unknown(naming.noun, word, owner or "", tuple(sorted(known)))
 
 
 def _instead(word: str, names: list[str]) -> str:
@@ -245,16 +241,17 @@ class Granted(NamedTuple):
     passed_on: tuple[OwnedNames, ...]
 
 
-def _known_names(program: Program, predicate: str, owner: str, naming: Naming) -> frozenset[str] | None:
-    """Return the names that blocks declare for the type or rules grant on it; None if a rule may grant any name."""
-    key = ("names", predicate, owner)
+def _known_names(program: Program, predicate: str, owners: tuple[str, ...]) -> frozenset[str] | None:
+    """Return the names that blocks declare for the types or rules grant on them; None if a rule may grant any name."""
+    key = ("names", predicate, owners)
     if key not in program.memo:
 
         def passed_on(names: OwnedNames) -> Iterable[OwnedNames]:
             granted = _granted_on(program, *names)
             return granted.passed_on if granted else ()
 
-        found = [_granted_on(program, *names) for names in reachable([(predicate, owner)], passed_on)]
+        every = reachable([(predicate, owner) for owner in owners], passed_on)
+        found = [_granted_on(program, *names) for names in every]
         some = [each.names for each in found if each is not None]
         program.memo[key] = frozenset().union(*some) if len(some) == len(found) else None
     return program.memo[key]
