@@ -307,7 +307,7 @@ class Snapshot(Session):
 
     def answers(self, question: Question) -> Sequence[AnswerRow]:
         """Return the rows of a question, sorted. None stands for every value."""
-        return sorted(self._answers(question), key=by_ids)
+        return sorted(self.first_answers(question), key=by_ids)
 
     def page(self, question: Question, page: Page) -> list[AnswerRow]:
         """Return a page of the answers to a question with one column, sorted."""
@@ -340,10 +340,6 @@ class Snapshot(Session):
         """Return whether some facts could make it true, judging by the policy and the stored signatures."""
         return self._prepared_for(question)[0].statement is not None
 
-    def first_answers(self, question: Question, most: int) -> Sequence[AnswerRow]:
-        """Return at most `most` answers, unordered and possibly repeated. Not cached, as there may be many."""
-        return self._answers(question, most)
-
     def answers_within(self, question: Question, most: int, seconds: float | None) -> Sequence[AnswerRow]:
         """Return all answers like `first_answers`, within `seconds`; raise `TooManyRows` if there are `most` or more.
 
@@ -355,7 +351,8 @@ class Snapshot(Session):
             raise TooManyRows(most)
         return found
 
-    def _answers(self, question: Question, most: int = 0) -> Sequence[AnswerRow]:
+    def first_answers(self, question: Question, most: int = 0) -> Sequence[AnswerRow]:
+        """Return at most `most` answers (0: all), unordered. With `most`, they may repeat, and are not cached."""
         prepared, slots = self._prepared_for(question, most)
         if prepared.statement is None:
             return []

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from policy.language import ast
 from policy.language.source import Span, shown
+from policy.rules.components import reachable
 from policy.rules.declarations import (
     ANONYMOUS,
     FormulaMemo,
@@ -107,37 +108,22 @@ class Solved:
 def solve(equations: Iterable[tuple[Term, Term, Span]], kept: tuple[Term, ...]) -> Solved:
     """Return a substitution that satisfies all equations. It prefers the variables in `kept` as representatives."""
     solved = Solved()
-    groups = _Groups()
+    joined: dict[Term, list[tuple[Term, Span]]] = {}
     for left, right, span in equations:
-        groups.unite(left, right, span)
-    for members, span in groups.all():
-        _settle(members, span, kept, solved)
+        joined.setdefault(left, []).append((right, span))
+        joined.setdefault(right, []).append((left, span))
+    seen: set[Term] = set()
+    for term in joined:
+        if term not in seen:
+            members = reachable((term,), lambda each: [other for other, _ in joined[each]])
+            seen.update(members)
+            _settle(members, max((joined[each][-1][1] for each in members), key=lambda span: span.start), kept, solved)
     return solved
 
 
 def substituted(term: Term, by: Mapping[Var, Term]) -> Term:
     """Apply the substitution to a term."""
     return by.get(term, term) if isinstance(term, Var) else term
-
-
-class _Groups:
-    """Classes of equal terms (union-find, merging the smaller class into the larger)."""
-
-    def __init__(self) -> None:
-        self._of: dict[Term, list[Term]] = {}
-        self._span: dict[int, Span] = {}
-
-    def unite(self, left: Term, right: Term, span: Span) -> None:
-        a, b = (self._of.setdefault(term, [term]) for term in (left, right))
-        if a is not b:
-            large, small = (a, b) if len(a) >= len(b) else (b, a)
-            large += small
-            self._of.update(dict.fromkeys(small, large))
-        self._span[id(self._of[left])] = span
-
-    def all(self) -> Iterable[tuple[list[Term], Span]]:
-        unique = {id(group): group for group in self._of.values()}
-        return [(group, self._span[key]) for key, group in unique.items()]
 
 
 def _settle(members: list[Term], span: Span, kept: tuple[Term, ...], solved: Solved) -> None:

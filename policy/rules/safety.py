@@ -314,9 +314,8 @@ class _Index:
     def __init__(self, rules: list[tuple[FlatRule, Typing]], known: Vocabulary):
         self.rules, self.known = rules, known
         self.by_key: dict[PredicateKey, list[int]] = defaultdict(list)
-        # By the head's argument: that value; any value of that type; a variable of that type.
-        self.by_value: dict[tuple[PredicateKey, int, Value], list[int]] = defaultdict(list)
-        self.by_type: dict[tuple[PredicateKey, int, Mask], list[int]] = defaultdict(list)
+        # By the head's argument: a value, and its type; or each type of a variable.
+        self.by_value: dict[tuple[PredicateKey, int, TypedSlot], list[int]] = defaultdict(list)
         self.by_variable: dict[tuple[PredicateKey, int, Mask], list[int]] = defaultdict(list)
         for number, (rule, typing) in enumerate(rules):
             self._add(number, key_of(rule.head), rule.head.args, typing)
@@ -326,7 +325,7 @@ class _Index:
         for position, term in enumerate(head):
             if isinstance(term, Value):
                 self.by_value[key, position, term].append(number)
-                self.by_type[key, position, self.known.bits.get(term.type, 0)].append(number)
+                self.by_value[key, position, self.known.bits.get(term.type, 0)].append(number)
             else:
                 for bit in bits_of(self.known.bits[INTEGER] if isinstance(term, Now) else typing[term]):
                     self.by_variable[key, position, bit].append(number)
@@ -336,14 +335,10 @@ class _Index:
         key = (name, len(slots))
         best = self.by_key[key]
         for position, slot in enumerate(slots):
-            if isinstance(slot, Value):
-                bit = self.known.bits.get(slot.type, 0)
+            bit = self.known.bits.get(slot.type, 0) if isinstance(slot, Value) else slot
+            if bit.bit_count() <= 1:  # several types are not selective
                 found = self.by_value.get((key, position, slot), []) + self.by_variable.get((key, position, bit), [])
-            elif slot.bit_count() == 1:
-                found = self.by_variable.get((key, position, slot), []) + self.by_type.get((key, position, slot), [])
-            else:
-                continue  # several types: not selective
-            best = min(best, found, key=len)
+                best = min(best, found, key=len)
         return [self.rules[number] for number in best]
 
 
