@@ -4,7 +4,7 @@ import pytest
 
 from checks.asking.advice import advice
 from checks.engine.sql.text import PostgreSQL, SQLite
-from checks.errors import NestedTooDeep
+from checks.errors import NestedTooDeep, TooComplex
 from policy.rules import compile_text
 from tests.checks.in_memory import Engine
 from tests.yardstick import within
@@ -50,6 +50,20 @@ def test_whether_few_facts_lead_to_the_end_of_a_path_is_found_at_once():
         return made
 
     assert within(0.3, lambda made: made.compiled("authorize", "read"), engine).statement
+
+
+@pytest.mark.parametrize("count", [300, 900])
+def test_a_rule_with_many_calls_is_planned_no_longer_than_the_limit(count):
+    calls = " and ".join(f"c{each}(u, x{each}) and e{each}(x{each}, d)" for each in range(count))
+    rules = [
+        f"c{each}(x: User, y: Doc) if {fact};" for each in range(count) for fact in (f"a{each}(x, y)", f"b{each}(y, x)")
+    ]
+
+    def refused(engine: Engine) -> None:
+        with pytest.raises(TooComplex):
+            engine.compiled("authorize", "read")
+
+    within(2, refused, lambda: Engine(f"{READ} {calls}; {' '.join(rules)}", patience=1.0))
 
 
 @pytest.mark.parametrize("dialect", [SQLite(), PostgreSQL()], ids=["sqlite", "postgresql"])

@@ -43,6 +43,7 @@ from checks.engine.rules.clauses import (
     Slot,
     Term,
     Var,
+    check,
     is_bound,
     pattern_of,
     substituted,
@@ -519,6 +520,7 @@ class Chooser:
         component = self.rules.component(pattern)
         if component is None and len(self.rules.alternatives(pattern)) <= 1:
             return RENAMING
+        check()
         rest = draft.without(call)
         if component is not None and component != TABLED:
             return self._recursive_cost(call, rest, component)

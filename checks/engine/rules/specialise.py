@@ -24,6 +24,7 @@ from checks.engine.rules.clauses import (
     Term,
     Var,
     canonical,
+    check,
     spend,
     substituted,
     tick,
@@ -104,6 +105,7 @@ def _typings(
         if not atoms:
             yield typing
             continue
+        check()
         atom = min(atoms, key=lambda each: sum(isinstance(t, p.Var) and t not in typing for t in each.args))
         rest = [each for each in atoms if each is not atom]
         yield from _typings(types_by_predicate, rule, rest, list(atom_typings(types_by_predicate, rule, atom, typing)))
