@@ -416,7 +416,8 @@ class Clause:
         try:
             return self._variables
         except AttributeError:
-            found = tuple(variables_of((Call("", (), self.params), *self.body)))
+            every = (self.params, *map(terms_of, self.body))
+            found = tuple({term for terms in every for term in terms if isinstance(term, Var)})
             object.__setattr__(self, "_variables", found)
             return found
 
