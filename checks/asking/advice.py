@@ -245,27 +245,20 @@ def _known_names(program: Program, predicate: str, owners: tuple[str, ...]) -> f
     """Return the names that blocks declare for the types or rules grant on them; None if a rule may grant any name."""
     key = ("names", predicate, owners)
     if key not in program.memo:
+        found: dict[OwnedNames, Granted | None] = {}
 
         def passed_on(names: OwnedNames) -> Iterable[OwnedNames]:
-            granted = _granted_on(program, *names)
+            granted = found[names] = _granted_on(program, *names)
             return granted.passed_on if granted else ()
 
-        every = reachable([(predicate, owner) for owner in owners], passed_on)
-        found = [_granted_on(program, *names) for names in every]
-        some = [each.names for each in found if each is not None]
+        reachable([(predicate, owner) for owner in owners], passed_on)
+        some = [each.names for each in found.values() if each is not None]
         program.memo[key] = frozenset().union(*some) if len(some) == len(found) else None
     return program.memo[key]
 
 
 def _granted_on(program: Program, predicate: str, owner: str) -> Granted | None:
     """Return what rules of the predicate grant on the type themselves; None if that may be any name."""
-    key = ("granted", predicate, owner)
-    if key not in program.memo:
-        program.memo[key] = _granted_by_rules(program, predicate, owner)
-    return program.memo[key]
-
-
-def _granted_by_rules(program: Program, predicate: str, owner: str) -> Granted | None:
     naming = NAMINGS[predicate, 3]
     names = set(naming.declared(program.types[owner])) if owner in program.types else set()
     passed_on: dict[OwnedNames, None] = {}
