@@ -189,7 +189,7 @@ def keep_key(
         stay(environment.pk)
         return ApiKey.objects.create(
             environment=environment, label=label, prefix=token.rpartition("_")[0], hash=hash_of(token),
-            expires_at=expires_at, created_by=by.author, **flags,
+            expires_at=expires_at, created_by=by.author, created_by_user=by.user_id, **flags,
         )  # fmt: skip
 
 
@@ -306,10 +306,11 @@ def only_one(found: Collection[ApiKey]) -> ApiKey:
     raise NotFound(f"{len(latest)} keys have this label. Use one of: {named}")
 
 
-def maker_of(author: str) -> str:
+def maker_of(author: str) -> By:
     """Return who created a key, which is the author of a change: `key 3 "deployment"` -> `admin ann`."""
-    found = re.match(r"key (\d{1,18})", author)
-    return ApiKey.objects.filter(pk=found[1]).values_list("created_by", flat=True).first() or "" if found else ""
+    number = re.match(r"key (\d{1,18})", author)
+    key = ApiKey.objects.filter(pk=number[1]).first() if number else None
+    return By(key.created_by, user_id=key.created_by_user) if key else NOBODY
 
 
 # ---- key rotation -------------------------------------------------------------------------------------------------

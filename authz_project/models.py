@@ -27,6 +27,7 @@ class ApiKey(models.Model):
     may_follow = models.BooleanField("follow", default=True, db_default=False)
     created_at = models.DateTimeField(auto_now_add=True)
     created_by = models.TextField(blank=True, default="", db_default="")  # an author, as in revisions
+    created_by_user = models.IntegerField(null=True, editable=False)  # a user's id, which is never given again
     last_used_at = models.DateTimeField("last used", null=True, blank=True)  # a day: see `authz_project.keys`
     expires_at = models.DateTimeField(null=True, blank=True)
     revoked_at = models.DateTimeField(null=True, blank=True)

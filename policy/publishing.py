@@ -292,8 +292,8 @@ deep_notices: Callable[[Program, float], tuple[list[Problem], bool]] = _of_app_a
 )
 
 
-# Returns the author of an API key, by the key as the author of a change; empty if there is none.
-maker_of: Callable[[str], str] = _of_app_above("authz_project.keys.maker_of")
+# Returns who created an API key, by the key as the author of a change.
+maker_of: Callable[[str], By] = _of_app_above("authz_project.keys.maker_of")
 
 
 # ---- use cases -----------------------------------------------------------------------------------------------
@@ -310,13 +310,12 @@ def publish(
     by: By = NOBODY,
     note: str = "",
     replaces: int | None = None,
-    user: User | None = None,
     may_publish: bool = True,
 ) -> Published:
     """Make the text the environment's active policy. `within` opens the transaction for it.
 
     If the environment needs approval, or the author may not publish, only store it as a version, with a request by the
-    author, who is `user` if logged in.
+    author.
 
     `force` publishes despite failing tests, but never an invalid text. If the text is already active, no version is
     stored, and the note is dropped.
@@ -338,7 +337,7 @@ def publish(
     )  # fmt: skip
     with within():
         if not may_publish or needs_approval(environment_id):
-            return _request(environment_id, partial(_stored, version), drafted, by, force, replaces, user)
+            return _request(environment_id, partial(_stored, version), drafted, by, force, replaces)
         turn = advance(environment_id)
         _check_needs_no_approval(environment_id)
         if unchanged := _unchanged(environment_id, digest):
@@ -379,7 +378,6 @@ def activate(
     within: Transaction = changing,
     by: By = NOBODY,
     replaces: int | None = None,
-    user: User | None = None,
     approval: Callable[[], None] | None = None,
 ) -> Published:
     """Activate a previously published version. Its tests are run again: a newer engine may return different results.
@@ -398,7 +396,7 @@ def activate(
     drafted = _tested(program, force=force)
     with within():
         if approval is None and needs_approval(environment_id):
-            return _request(environment_id, lambda: chosen, drafted, by, force, replaces, user)
+            return _request(environment_id, lambda: chosen, drafted, by, force, replaces)
         turn = advance(environment_id)
         if approval is None:
             _check_needs_no_approval(environment_id)
@@ -437,7 +435,7 @@ def _check_needs_no_approval(environment_id: int) -> None:
 
 def _request(
     environment_id: int, version_of: Callable[[], PolicyVersion], drafted: CheckedDraft, by: By, force: bool,
-    seen: int | None, user: User | None,
+    seen: int | None,
 ) -> Published:  # fmt: skip
     """Store the request in the transaction that is open. It takes no turn: nothing changes for callers."""
     environment = Environment.objects.select_for_update().get(pk=environment_id)
@@ -446,7 +444,7 @@ def _request(
     replaces, digest = active_number(environment_id) or 0, _digest(drafted.program.source.text)
     same = open_requests(environment_id).filter(replaces=replaces, author=by.author, version__digest=digest)
     request = same.first() or PublishRequest.objects.create(
-        version=version_of(), replaces=replaces, force=force, author=by.author, user_id=user.pk if user else None
+        version=version_of(), replaces=replaces, force=force, author=by.author, user_id=by.user_id
     )  # fmt: skip
     ignored = ignored_facts(environment_id, drafted.program)
     return Published(request.version, environment.offset, drafted, ignored, is_requested=True)
@@ -467,15 +465,19 @@ def outdated_because(request: PublishRequest) -> str:
     return ""
 
 
-def is_own(request: PublishRequest, user: User) -> bool:
-    """Return whether the user made the request, or the key that made it."""
-    maker = maker_of(request.author) if request.author.startswith("key ") else request.author
-    return request.user_id == user.pk or maker == f"admin {user.get_username()}"
+def is_own(request: PublishRequest, by: By) -> bool:
+    """Return whether this person made the request, or the key that made it.
+
+    Names change, so they count only if it is not known which user it was.
+    """
+    made = By(request.author, user_id=request.user_id)
+    maker = maker_of(made.author) if made.author.startswith("key ") else made
+    return maker.author == by.author if maker.user_id is None else maker.user_id == by.user_id
 
 
-def approve(request: PublishRequest, by: By, user: User, comment: str = "") -> Published:
+def approve(request: PublishRequest, by: By, comment: str = "") -> Published:
     """Activate the version of an open request, as another person than its author."""
-    if is_own(request, user):
+    if is_own(request, by):
         raise NotApproved("you made this request, or the key that made it; another publisher must approve it")
 
     def approval() -> None:

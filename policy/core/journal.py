@@ -55,10 +55,14 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class By:
-    """The author of a change (`key 3 "billing"`, `admin ann`, `command load_facts`), and the request's id."""
+    """The author of a change (`key 3 "billing"`, `admin ann`, `command load_facts`), and the request's id.
+
+    `user_id` is that of a user of the admin, whose name may change.
+    """
 
     author: str = ""
     request_id: str = ""
+    user_id: int | None = None
 
 
 NOBODY = By()
@@ -70,7 +74,7 @@ def by_command(name: str) -> By:
 
 def by_admin(request: HttpRequest) -> By:
     """Return the user who is logged in to the admin, as the author of a change."""
-    return By(f"admin {request.user.get_username()}", getattr(request, "request_id", ""))
+    return By(f"admin {request.user.get_username()}", getattr(request, "request_id", ""), request.user.pk)
 
 
 @dataclass(frozen=True, slots=True)

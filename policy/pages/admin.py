@@ -163,7 +163,7 @@ class PolicyVersionAdmin(EditingAdmin):
             contents["trial"] = trial_of(program)
         if asked is not None:
             contents |= {
-                "outdated": publishing.outdated_because(asked), "is_own": publishing.is_own(asked, request.user),
+                "outdated": publishing.outdated_because(asked), "is_own": publishing.is_own(asked, by_admin(request)),
             }  # fmt: skip
         source_page = f"{_url('change', version)}#L"
         return self._page(
@@ -182,7 +182,7 @@ class PolicyVersionAdmin(EditingAdmin):
                 self.log_change(request, asked.version, "Rejected the request.")
                 self.message_user(request, "The request is rejected.", messages.SUCCESS)
                 return HttpResponseRedirect(_url("change", asked.version))
-            published = publishing.approve(asked, by, request.user, comment)
+            published = publishing.approve(asked, by, comment)
         except (AuthzError, Unavailable) as reason:
             return reason.message.partition("\n")[0]
         self.log_change(request, asked.version, "Approved the request, and activated.")
@@ -193,9 +193,7 @@ class PolicyVersionAdmin(EditingAdmin):
         by, force, where = by_admin(request), "force" in request.POST, version.environment_id
         replaces = whole_number(request.POST.get("seen", ""), MAX_VERSION) or 0
         try:
-            published = publishing.activate(
-                where, version.number, force=force, by=by, replaces=replaces, user=request.user
-            )
+            published = publishing.activate(where, version.number, force=force, by=by, replaces=replaces)
         except PolicyTestsFailed:
             return "its tests fail. Select the box below to activate it anyway"
         except ActiveVersionChanged as reason:

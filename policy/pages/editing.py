@@ -207,8 +207,8 @@ def check(sent: dict, with_facts: bool) -> Submitted:
     return _outcome(sent, partial(_checked, with_facts))
 
 
-def publish(sent: dict, by: By, user: publishing.User, may_publish: bool) -> Submitted:
-    return _outcome(sent, partial(_published, by, user, may_publish))
+def publish(sent: dict, by: By, may_publish: bool) -> Submitted:
+    return _outcome(sent, partial(_published, by, may_publish))
 
 
 def _outcome(sent: dict, act: Callable[[dict, Source], Submitted]) -> Submitted:
@@ -242,10 +242,10 @@ def _checked(with_facts: bool, sent: dict, source: Source) -> Submitted:
     return Submitted(note=f"{note}; not published", excerpts=warnings)
 
 
-def _published(by: By, user: publishing.User, may_publish: bool, sent: dict, source: Source) -> Submitted:
+def _published(by: By, may_publish: bool, sent: dict, source: Source) -> Submitted:
     published = publishing.publish(
         sent["environment"].pk, source.text, source.filename, force=sent["force"], by=by, note=sent["note"],
-        replaces=sent["seen"] or 0, user=user, may_publish=may_publish,
+        replaces=sent["seen"] or 0, may_publish=may_publish,
     )  # fmt: skip
     return Submitted(published=published)
 
@@ -379,7 +379,7 @@ class EditingAdmin(admin.ModelAdmin):
         if "_check" in request.POST:
             outcome = check(sent, may_view_facts(request))
         else:
-            outcome = publish(sent, by_admin(request), request.user, self.has_add_permission(request))
+            outcome = publish(sent, by_admin(request), self.has_add_permission(request))
         if outcome.published is None:
             return self._editor(request, form, outcome)
         publishing.discard_published(request.user, sent["environment"], sent["source"], sent["stamp"])

@@ -267,7 +267,7 @@ def test_since_when_there_are_such_facts_is_taken_from_the_oldest(kind, database
     assert found == [(1, 5), (2, 6), (3, 7), (4, 0)], "of the last one, nothing is known"
 
 
-# ---- provisioned users, and the scope to follow ---------------------------------------------------------------------
+# ---- provisioned users, and what keys have since ---------------------------------------------------------------------
 
 PROVISIONED = (
     ("Users", "u1", "ann", '{"userName": "Ann"}'),
@@ -278,7 +278,7 @@ PROVISIONED = (
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_groups_keep_their_members_and_full_keys_may_follow(kind, migrated_urls, tmp_path):
+def test_groups_keep_their_members_and_keys_get_what_is_new(kind, migrated_urls, tmp_path):
     url = migrated_urls(kind, f"provisioned_{secrets.token_hex(4)}")
     for label, *scopes in (("full",), ("reading", "read"), ("changing", "read", "facts")):
         options = [word for scope in scopes for word in ("--scope", scope)]
@@ -292,6 +292,12 @@ def test_groups_keep_their_members_and_full_keys_may_follow(kind, migrated_urls,
                 f" SELECT id, {mark}, {mark}, {mark}, {mark}, '[]', '2026-11-03', '2026-11-03' FROM authz_environment",
                 row,
             )
+        database.execute(
+            "INSERT INTO auth_user (id, password, is_superuser, username, first_name, last_name, email, is_staff,"
+            " is_active, date_joined) VALUES (7, '', false, 'ann', '', '', '', true, true, '2026-11-03')"
+        )
+        for label, author in (("full", "admin ann"), ("reading", "admin gone")):
+            database.execute(f"UPDATE api_key SET created_by = '{author}' WHERE label = '{label}'")
         database.commit()
     manage(tmp_path, url, "migrate")
     with closing(connected(url)) as database:
@@ -300,10 +306,10 @@ def test_groups_keep_their_members_and_full_keys_may_follow(kind, migrated_urls,
             "SELECT g.uid, u.uid FROM scim_member m JOIN scim_resource g ON g.id = m.from_scimresource_id"
             " JOIN scim_resource u ON u.id = m.to_scimresource_id"
         ).fetchall()
-        keys = database.execute("SELECT label, may_follow FROM api_key ORDER BY label").fetchall()
+        keys = database.execute("SELECT label, may_follow, created_by_user FROM api_key ORDER BY label").fetchall()
     assert titles == [("Team",), ("Empty",), ("Ann",), ("Ben",)]
     assert members == [("g1", "u1")]
-    assert keys == [("changing", False), ("full", True), ("reading", False)]
+    assert keys == [("changing", False, None), ("full", True, 7), ("reading", False, None)]
 
 
 def connected(url: str):
