@@ -206,12 +206,15 @@ class CopyKeeper:
         number, at, author, request_id, kind, inserted, deleted = change["made"]
         policy = change.get("policy")
         mine = PolicyVersion.objects.filter(environment=self.environment_id)
-        if policy is not None and not mine.filter(number=policy["number"]).exists():
+        stored = policy and mine.filter(number=policy["number"]).values_list("digest", flat=True).first()
+        if policy is not None and stored is None:
             created_at = datetime.fromisoformat(policy["created_at"])
             made = PolicyVersion.objects.create(
                 environment_id=self.environment_id, **(policy | {"created_at": created_at})
             )
             PolicyVersion.objects.filter(pk=made.pk).update(created_at=created_at)
+        elif policy is not None and stored != policy["digest"]:
+            raise Differs(f"policy version {policy['number']} differs")
         version = mine.values_list("pk", flat=True).get(number=change["version"]) if change["version"] else None
         places = ", ".join(["%s"] * 9)
         execute(

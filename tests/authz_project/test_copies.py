@@ -18,7 +18,7 @@ from policy.active import Scope
 from policy.core.clock import now, text_of
 from policy.core.journal import advance, changing
 from policy.errors import IsCopy
-from policy.models import Environment, Revision
+from policy.models import Environment, PolicyVersion, Revision
 from policy.publishing import activate
 from tests.conftest import Api
 from tests.factories import EnvironmentFactory
@@ -145,6 +145,21 @@ def test_a_policy_that_is_activated_again_is_copied_if_it_is_missing(api, pair):
         each.catch_up()
         each.check()
         assert sorted(each.environment.policy_versions.values_list("number", flat=True)) == [1, 2]
+
+
+def test_another_policy_of_the_same_number_is_not_taken_for_it(api, pair):
+    """As of a main service that was restored from a backup: the copy would answer by the policy of before."""
+    copied = PolicyVersion.objects.filter(environment=pair.environment)
+    api.post("/policy", {"src": POLICY + "# again"})
+    pair.catch_up()
+    copied.filter(number=1).update(source="actor User {}", digest="of another text")
+    activate(api.environment.pk, 1)
+    with pytest.raises(Differs, match="policy version 1 differs"):
+        pair.catch_up()
+    pair.copy.discard()
+    pair.catch_up()
+    pair.check()
+    assert copied.get(number=1).source == POLICY
 
 
 def test_a_copy_is_not_changed_by_hand(pair):
