@@ -268,6 +268,7 @@ class _StoredRows(NamedTuple):
 
     facts: int
     past: int
+    ended: int  # past facts that ended since the horizon
     latest: int  # revision that any of them refers to
     at_horizon: int  # facts valid at the horizon, as far as still known
     backwards: int  # past facts that ended before they began
@@ -281,12 +282,14 @@ def _facts_and_revisions(environment: Environment) -> BackupFinding:
     revisions, newest, version, inserted, deleted = _revisions(environment)
     expected = max(0, offset - max(horizon, 1) + 1)
     known = stored.at_horizon + inserted - deleted
+    forgotten = deleted - stored.ended  # `forget_facts` leaves no other trace
     faults = {
         f"the offset is {offset:,}, but the last revision is {newest:,}": offset and newest != offset,
         f"{counted(abs(expected - revisions), 'revision')} {'missing' if revisions < expected else 'too many'}":
             revisions != expected,
         f"facts refer to revision {stored.latest:,}, but the last one is {offset:,}": stored.latest > offset,
         f"{counted(stored.backwards, 'past fact')} ended before the revision that added it": stored.backwards,
+        f"{counted(-forgotten, 'past fact')} more than the revisions deleted": forgotten < 0,
         f"{counted(stored.early, 'fact')} older than the first of the same signature": stored.early,
         "the active policy differs from that of the last revision": offset and newest == offset
             and version != environment.policy_version_id,
@@ -298,7 +301,9 @@ def _facts_and_revisions(environment: Environment) -> BackupFinding:
     if found := [fault for fault, is_there in faults.items() if is_there]:
         return wrong(what, "; ".join(found))
     since = f", known since revision {horizon:,}" if horizon else ""
-    return BackupFinding(what, f"{stored.facts:,} stored and {stored.past:,} past at revision {offset:,}{since}")
+    missing = f", {counted(forgotten, 'past fact')} forgotten" if forgotten else ""
+    here = f"{stored.facts:,} stored and {stored.past:,} past at revision {offset:,}"
+    return BackupFinding(what, f"{here}{since}{missing}")
 
 
 def _stored(environment: Environment) -> _StoredRows:
@@ -311,13 +316,13 @@ def _stored(environment: Environment) -> _StoredRows:
     )
     of_past = (
         f"COUNT(*), COALESCE(MAX(f.until), 0), {_how_many('f.since <= %s AND f.until > %s')},"
-        f" {_how_many('f.since >= f.until')}, {early}"
+        f" {_how_many('f.until > %s')}, {_how_many('f.since >= f.until')}, {early}"
     )
-    ((past, until, past_then, backwards, past_early),) = fetch(
-        select(of_past, *mine, table=PAST, beside="authz_signature s", alias="f"), (horizon, horizon, environment.pk)
+    ((past, until, past_then, ended, backwards, past_early),) = fetch(
+        select(of_past, *mine, table=PAST, beside="authz_signature s", alias="f"), (*[horizon] * 3, environment.pk)
     )
     latest, at_horizon = max(since, until), facts_then + past_then
-    return _StoredRows(facts, past, latest, at_horizon, backwards, facts_early + past_early)
+    return _StoredRows(facts, past, ended, latest, at_horizon, backwards, facts_early + past_early)
 
 
 def _how_many(condition: str) -> str:
