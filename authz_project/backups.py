@@ -8,7 +8,7 @@ import sqlite3
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -74,6 +74,13 @@ def run(call: Sequence[str | Path], variables: Mapping[str, str] | None = None) 
     return subprocess.run(call, env=environment, capture_output=True, text=True, errors="replace", check=False)  # noqa: S603
 
 
+class BackupFailed(Exception):
+    """A backup was not made or not restored, or the file is none; the message says why. No file is left behind."""
+
+
+ALREADY_EXISTS = "`{}` already exists. Pass --overwrite to replace it."
+
+
 def line_of(text: str) -> str:
     return " ".join(text.split())[:500]
 
@@ -104,15 +111,18 @@ def _quoted(value: str) -> str:
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-def dump_call(config: Mapping[str, Any], file: Path, schema: str = "") -> str:
+def dump_call(config: Mapping[str, Any], file: Path, overwrite: bool, schema: str = "") -> str:
     """Return a shell command, for the whole database or one schema.
 
     The dump is readable by its owner only, and gets its name once it is complete.
     """
+    if file.exists() and not overwrite:
+        raise BackupFailed(ALREADY_EXISTS.format(file))
     how, part = ["--format=custom", "--no-owner", "--no-privileges"], file.with_name(f"{file.name}.part")
     how += [f"--schema={schema}"] if schema else []
-    call = shlex.join(["pg_dump", *how, f"--file={part}", f"--dbname={conninfo(config)}"])
-    return f"(umask 077; {call} && {shlex.join(['mv', '--', str(part), str(file)])})"
+    guard = [] if overwrite else [["test", "!", "-e", str(file)]]
+    dump = ["pg_dump", *how, f"--file={part}", f"--dbname={conninfo(config)}"]
+    return f"(umask 077; {' && '.join(map(shlex.join, [*guard, dump, ['mv', '--', str(part), str(file)]]))})"
 
 
 def has_key_password(config: Mapping[str, Any]) -> bool:
@@ -136,10 +146,6 @@ ProgressCallback = Callable[[float], None]  # receives the share that is done
 _OF_SQLITE = ("-journal", "-wal", "-shm")
 
 
-class BackupFailed(Exception):
-    """A backup was not made or not restored, or the file is none; the message says why. No file is left behind."""
-
-
 def copy(source: Path, target: Path, overwrite: bool, progress: ProgressCallback = lambda share: None) -> None:
     """Copy the database, and the secret beside it. Raise `BackupFailed` with the reason on failure."""
     _refuse_place(source, target, overwrite)
@@ -147,14 +153,14 @@ def copy(source: Path, target: Path, overwrite: bool, progress: ProgressCallback
         with _draft_of(target) as database, _draft_of(secret_file(target)) as secret:
             _copy_pages(source, database, progress)
             kept = secret_file(source)
-            if kept.exists():
+            has_secret = kept.exists()
+            if has_secret:
                 shutil.copyfile(kept, secret)
             for each in (database, secret):  # before replacing anything: the disk may not have enough space
                 _flush(each)
-            if kept.exists():
-                _put(secret, secret_file(target), overwrite)
-            _put(database, target, overwrite)  # last: if it is there, the backup is complete
-            if overwrite and not kept.exists():  # the old secret belonged to the copy that was replaced
+            with _secret_put(secret, secret_file(target), overwrite) if has_secret else nullcontext():
+                _put(database, target, overwrite)  # last: if it is there, the backup is complete
+            if overwrite and not has_secret:  # the old secret belonged to the copy that was replaced
                 secret_file(target).unlink(missing_ok=True)
             with suppress(OSError):  # not all file systems can flush folders
                 _flush(target.parent)
@@ -172,7 +178,7 @@ def _refuse_place(source: Path, target: Path, overwrite: bool) -> None:
     if own := [path for path in there if any(map(path.samefile, in_use))]:
         raise BackupFailed(f"`{own[0]}` is the database itself, or its secret. Specify another file.")
     if there and not overwrite:
-        raise BackupFailed(f"`{there[0]}` already exists. Pass --overwrite to replace it.")
+        raise BackupFailed(ALREADY_EXISTS.format(there[0]))
     if beside := [path for end in _OF_SQLITE if (path := Path(f"{target}{end}")).exists()]:
         raise BackupFailed(f"`{beside[0]}` belongs to a database in use at that location. Specify another file.")
 
@@ -210,9 +216,27 @@ def _put(draft: Path, place: Path, overwrite: bool) -> None:
     try:
         os.link(draft, place)  # fails if somebody else was faster
     except FileExistsError:
-        raise BackupFailed(f"`{place}` already exists. Pass --overwrite to replace it.") from None
+        raise BackupFailed(ALREADY_EXISTS.format(place)) from None
     except OSError:  # the file system has no hard links
         draft.replace(place)
+
+
+@contextmanager
+def _secret_put(draft: Path, place: Path, overwrite: bool) -> Iterator[None]:
+    """Put the secret in its place. If what follows fails, put back the one that was there, or none."""
+    with _draft_of(place) as former:
+        was_there = place.exists()
+        if was_there:
+            shutil.copyfile(place, former)
+        _put(draft, place, overwrite)
+        try:
+            yield
+        except BaseException:
+            if was_there:
+                former.replace(place)
+            else:
+                place.unlink(missing_ok=True)
+            raise
 
 
 def _flush(path: Path) -> None:

@@ -131,6 +131,22 @@ def test_who_is_faster_keeps_the_place(database, tmp_path):
     with mock.patch.object(archive, "_copy_pages", make_it_first), pytest.raises(BackupFailed, match="already exists"):
         copy(database, place, overwrite=False)
     assert place.read_bytes() == b"precious"
+    assert [path.name for path in tmp_path.iterdir()] == [place.name], "the secret is not left behind"
+
+
+def test_a_copy_that_cannot_be_put_leaves_the_former_secret(database, good):
+    secret, put = archive.secret_file(good), archive._put
+    secret.write_text("of then")
+    before = good.read_bytes()
+
+    def only_secrets(draft: Path, place: Path, overwrite: bool) -> None:
+        if place == good:
+            raise PermissionError(1, "Operation not permitted")
+        put(draft, place, overwrite)
+
+    with mock.patch.object(archive, "_put", only_secrets), pytest.raises(BackupFailed, match="not permitted"):
+        copy(database, good, overwrite=True)
+    assert (good.read_bytes(), secret.read_text()) == (before, "of then")
 
 
 def test_places_where_no_copy_can_be_are_refused(database, tmp_path):

@@ -51,7 +51,7 @@ def words_of(call: str) -> list[str]:
 
 
 def test_the_call_says_where_the_database_is_and_no_password():
-    call = words_of(archive.dump_call(database_from_url(f"{URL}&sslpassword=secret"), Path("a file")))
+    call = words_of(archive.dump_call(database_from_url(f"{URL}&sslpassword=secret"), Path("a file"), overwrite=True))
     call, named = call[: call.index("&&")], call[call.index("&&") + 1 :]
     assert call[0] == "pg_dump" and "--file=a file.part" in call and "--format=custom" in call
     assert named == ["mv", "--", "a file.part", "a file"]
@@ -74,7 +74,7 @@ def test_names_are_read_as_they_are(name):
 def test_a_program_that_is_older_than_the_server_will_not_do(db, capsys):
     def backup(found: DumpProgram | None) -> None:
         with mock.patch("authz_project.management.commands.backup.program", lambda name: found):
-            Command().handle(file=Path("dump"), overwrite=False)
+            Command().handle(file=Path("dump"), overwrite=True)
 
     backup(DumpProgram("pg_dump", 99, "99.1"))
     assert "pg_dump 99.1 can dump PostgreSQL " in capsys.readouterr().err
@@ -96,6 +96,8 @@ def test_the_dump_is_made_looked_at_restored_and_asked(filled, database_urls, tm
     assert "SECRET_KEY is not in the backup. Back it up separately." in told
     subprocess.run(told[0], shell=True, cwd=tmp_path, check=True, timeout=120)
     assert stat.S_IMODE((tmp_path / "facts.dump").stat().st_mode) == 0o600
+    assert "already exists. Pass --overwrite" in manage(tmp_path, filled, "backup", "facts.dump", code=1)
+    assert subprocess.run(told[0], shell=True, cwd=tmp_path, timeout=120).returncode == 1, "nor does the call replace it"
     said = manage(tmp_path, filled, "verify", "facts.dump")
     assert "ok     file: pg_restore " in said and "Dumped by pg_dump version: " in said and "ok     tables: " in said
     assert "contents were not verified" in said
@@ -114,7 +116,7 @@ def test_the_dump_is_made_looked_at_restored_and_asked(filled, database_urls, tm
     other = database_urls("postgresql", f"scratch_{secrets.token_hex(4)}")
     for more in ((), ("--database", other)):
         assert "cannot read all of it" in manage(tmp_path, filled, "verify", "half.dump", *more, code=1)
-    failing = manage(tmp_path, f"{filled}_not", "backup", "facts.dump", code=1)
+    failing = manage(tmp_path, f"{filled}_not", "backup", "facts.dump", "--overwrite", code=1)
     assert subprocess.run(failing.splitlines()[0], shell=True, cwd=tmp_path, timeout=120).returncode
     assert (tmp_path / "facts.dump").read_bytes() == whole, "what cannot be made replaces nothing"
 

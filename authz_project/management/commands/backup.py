@@ -36,9 +36,9 @@ class Command(ServiceCommand):
             return
         try:
             with entered(space_named(space).name if space else HOME):
-                self._say_call(file, space or "")
-        except AuthzError as reason:
-            raise CommandError(reason.message) from None
+                self._say_call(file, overwrite, space or "")
+        except (AuthzError, BackupFailed) as reason:
+            raise CommandError(str(reason)) from None
         if not space and (far := [each.name for each in spaces() if each.server]):
             self.stderr.write(f"Spaces on other servers are not in it. Back them up with --space: {', '.join(far)}.")
 
@@ -60,11 +60,11 @@ class Command(ServiceCommand):
         else:
             self.stderr.write("SECRET_KEY is not in the backup. Back it up separately.")
 
-    def _say_call(self, file: Path, space: str) -> None:
+    def _say_call(self, file: Path, overwrite: bool, space: str) -> None:
         """Print the pg_dump command, and check that the installed version is new enough for the server."""
         if is_pooled():
             raise CommandError("pg_dump cannot use a pooler: set DATABASE_URL to the server, without pool_mode")
-        self.stdout.write(dump_call(connection.settings_dict, file, space))
+        self.stdout.write(dump_call(connection.settings_dict, file, overwrite, space))
         if connection.settings_dict.get("PASSWORD"):
             self.stderr.write("Pass the password in PGPASSWORD, or in the file named by PGPASSFILE.")
         if has_key_password(connection.settings_dict):
