@@ -19,6 +19,7 @@ from django.db.migrations.loader import MigrationLoader
 
 from policy.core import spans
 from policy.core.clock import is_citus, timeline_of
+from policy.errors import line_of_error
 
 # ---- error codes --------------------------------------------------------------------------------------------------
 # Map the database's error codes to what callers are told, and whether a retry may help.
@@ -102,7 +103,7 @@ ADVICE = "move the file aside, restore a backup (see Operations, Backup), and st
 
 def refusal_of(error: Exception) -> str:
     """Return the message for a database that cannot even be opened."""
-    said = " ".join(str(error).split())
+    said = line_of_error(error)
     if trouble_of(error) is DAMAGED:
         return f"the database {_file()} is corrupt ({said}): {ADVICE}"
     if getattr(error.__cause__, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_CANTOPEN:
@@ -121,7 +122,7 @@ def damage(mine: BaseDatabaseWrapper) -> str:
         found = str(error) if trouble_of(error) is DAMAGED else "ok"
     finally:
         raw.set_progress_handler(None, 0)
-    return "" if found == "ok" else (f"the database {_file()} is corrupt ({' '.join(found.split())[:200]}): {ADVICE}")
+    return "" if found == "ok" else (f"the database {_file()} is corrupt ({line_of_error(found)}): {ADVICE}")
 
 
 def _file() -> str:
@@ -449,7 +450,6 @@ log = logging.getLogger("authz.server")
 
 HEALTH = ("/healthcheck", "/api/healthcheck")  # answered as soon as requests are accepted
 READINESS = "/readyz"
-LONGEST_LINE = 500  # characters
 
 # Set once this process is told to stop. It still answers for a while, but load balancers should use others.
 draining = threading.Event()
@@ -490,7 +490,7 @@ def current() -> Readiness:
         connections[DEFAULT_DB_ALIAS].close()
         return _of_database()
     except Exception as reason:
-        log.warning("not ready: %s: %s", DATABASE_AWAY.message, " ".join(str(reason).split())[:LONGEST_LINE])
+        log.warning("not ready: %s: %s", DATABASE_AWAY.message, line_of_error(reason))
         return DATABASE_AWAY
 
 

@@ -4,6 +4,13 @@
 is a fault of the service. Errors in a policy's text are in `policy.language.source`.
 """
 
+LONGEST_LINE = 500  # characters
+
+
+def line_of_error(error: object) -> str:
+    """Return an error's message, or any text, as one line of limited length."""
+    return " ".join(str(error).split())[:LONGEST_LINE]
+
 
 class AuthzError(Exception):
     """A mistake of the caller; `message` says what happened and what to do."""

@@ -20,6 +20,7 @@ from psycopg.pq import ConnStatus, ExecStatus, TransactionStatus
 from policy.core import spaces
 from policy.core.clock import NUMBER, timeline_of
 from policy.core.config import settings
+from policy.errors import line_of_error
 from policy.replicas.reading import UNCHECKED
 
 log = logging.getLogger("authz.database")
@@ -166,10 +167,6 @@ class Replica:
             for each in self._running.values():
                 if each.until < now or each.since < before:
                     _cut(each.raw)
-
-
-def line_of_error(error: Exception) -> str:
-    return " ".join(str(error).split())[:200]
 
 
 def _cut(raw: Any) -> None:

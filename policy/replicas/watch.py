@@ -15,6 +15,7 @@ from policy.core import spaces
 from policy.core.clock import NUMBER, is_to_come, timeline
 from policy.core.config import settings
 from policy.core.threads import start_thread
+from policy.errors import line_of_error
 from policy.replicas.replica import (
     CLOCKS_APART,
     FORKED,
@@ -27,7 +28,6 @@ from policy.replicas.replica import (
     Replica,
     Server,
     Unresponsive,
-    line_of_error,
     tried,
 )
 

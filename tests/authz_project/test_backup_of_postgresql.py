@@ -97,7 +97,9 @@ def test_the_dump_is_made_looked_at_restored_and_asked(filled, database_urls, tm
     subprocess.run(told[0], shell=True, cwd=tmp_path, check=True, timeout=120)
     assert stat.S_IMODE((tmp_path / "facts.dump").stat().st_mode) == 0o600
     assert "already exists. Pass --overwrite" in manage(tmp_path, filled, "backup", "facts.dump", code=1)
-    assert subprocess.run(told[0], shell=True, cwd=tmp_path, timeout=120).returncode == 1, "nor does the call replace it"
+    assert subprocess.run(told[0], shell=True, cwd=tmp_path, timeout=120).returncode == 1, (
+        "nor does the call replace it"
+    )
     said = manage(tmp_path, filled, "verify", "facts.dump")
     assert "ok     file: pg_restore " in said and "Dumped by pg_dump version: " in said and "ok     tables: " in said
     assert "contents were not verified" in said
