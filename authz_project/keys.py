@@ -75,13 +75,15 @@ def _write_what_waits() -> None:
     """Write queued keys in batches until the queue is empty; after a failure, wait and retry."""
     pause = SHORTEST_PAUSE
     while taken := _taken():
-        if _is_written(taken):
-            pause = SHORTEST_PAUSE
-        else:
+        by_space: dict[str, list[str]] = {}
+        for space, key_hash in taken:
+            by_space.setdefault(space, []).append(key_hash)
+        failed = [space for space, hashes in by_space.items() if not _is_written(space, hashes)]
+        if failed:
             time.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
             with _lock:
-                _waiting.update(taken)
+                _waiting.update(each for each in taken if each[0] in failed)
+        pause = min(2 * pause, LONGEST_PAUSE) if failed else SHORTEST_PAUSE
 
 
 def _taken() -> list[tuple[str, str]]:
@@ -93,14 +95,13 @@ def _taken() -> list[tuple[str, str]]:
         return taken
 
 
-def _is_written(taken: list[tuple[str, str]]) -> bool:
+def _is_written(space: str, hashes: list[str]) -> bool:
     try:
-        for space in sorted({space for space, _ in taken}):
-            with spaces.entered(space):
-                let_go_if_broken()
-                write([key_hash for of, key_hash in taken if of == space])
+        with spaces.entered(space):
+            let_go_if_broken()
+            write(hashes)
     except (Unavailable, Error) as reason:
-        log.info("cannot record the last use of %d API keys: %s", len(taken), reason)
+        log.info("cannot record the last use of %d API keys: %s", len(hashes), reason)
         return False
     except Exception:
         log.exception("cannot record the last use of API keys")
@@ -130,7 +131,7 @@ def write(hashes: list[str]) -> None:
 DEV_KEY = "e_0123456789_12345_osotesttoken01xiIn"
 
 TEST_SLUG = re.compile(r"testenv[a-z0-9]{11}")  # slugs of test environments, and of no others
-_TEST_KEY = re.compile(rf"e_{TEST_SLUG.pattern}_")
+_OF_ENVIRONMENT = re.compile(r"e_([A-Za-z0-9]{1,40})_")
 
 _ALPHABET = string.ascii_letters + string.digits
 _REMEMBERED = 10_000  # keys
@@ -138,6 +139,17 @@ _REMEMBERED = 10_000  # keys
 
 def hash_of(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
+
+
+def slug_of(token: str) -> str:
+    """Return the name of the environment that a key is for: `e_<name>_<key id>_<secret>`. Empty if it is no key."""
+    found = _OF_ENVIRONMENT.match(token)
+    return found[1] if found else ""
+
+
+def prefix_of(token: str) -> str:
+    """Return all of a key but its secret."""
+    return "_".join(token.split("_")[:3])
 
 
 DEV_KEY_HASH = hash_of(DEV_KEY)
@@ -188,7 +200,7 @@ def keep_key(
     with changing():
         stay(environment.pk)
         return ApiKey.objects.create(
-            environment=environment, label=label, prefix=token.rpartition("_")[0], hash=hash_of(token),
+            environment=environment, label=label, prefix=prefix_of(token), hash=hash_of(token),
             expires_at=expires_at, created_by=by.author, created_by_user=by.user_id, **flags,
         )  # fmt: skip
 
@@ -254,7 +266,7 @@ def caller_of_token(token: str, needs: Scope | None = None) -> Caller:
     A cached key costs no query, and is not verified here.
     """
     key_hash = hash_of(token)
-    if not token or (not settings.DEV_SERVER and (key_hash == DEV_KEY_HASH or _TEST_KEY.match(token))):
+    if not token or (not settings.DEV_SERVER and (key_hash == DEV_KEY_HASH or TEST_SLUG.fullmatch(slug_of(token)))):
         raise KeyRefused
     known = _callers.get(key_hash)
     if known is None:
@@ -283,7 +295,7 @@ _SHOWN = 5
 
 def keys_exactly(text: str) -> list[ApiKey]:
     """Return the key with this prefix or, if there is none, number. Of a whole key, the secret is ignored."""
-    by_beginning = ApiKey.objects.filter(prefix="_".join(text.split("_")[:3]))
+    by_beginning = ApiKey.objects.filter(prefix=prefix_of(text))
     is_number = text.isascii() and text.isdecimal() and len(text) < 10
     return list(by_beginning) or (list(ApiKey.objects.filter(pk=int(text))) if is_number else [])
 

@@ -22,7 +22,7 @@ from django.db.models.signals import post_delete, post_save
 from django.dispatch import receiver
 
 from authz_project.database import is_pooled, let_go_if_broken, refresh_connection
-from authz_project.keys import TEST_SLUG, hash_of
+from authz_project.keys import TEST_SLUG, hash_of, slug_of
 from authz_project.models import ApiKey, EnvironmentPlace, Space
 from facts.table import execute, fetch
 from policy.core.clock import SERVER, is_citus
@@ -199,15 +199,6 @@ def in_place(token: str, do: Callable[[], T], is_refused: Callable[[T], bool], f
         with entered(now):  # a move may close this place, too, before it answers
             space, found = now, do()
     return found
-
-
-def slug_of(token: str) -> str:
-    """Return the name of the environment that a key is for: `e_<name>_<key id>_<secret>`. Empty if it is no key."""
-    found = _OF_ENVIRONMENT.match(token)
-    return found[1] if found else ""
-
-
-_OF_ENVIRONMENT = re.compile(r"e_([A-Za-z0-9]{1,40})_")
 
 
 def find(slug: str) -> str:

@@ -80,7 +80,7 @@ AREAS = {
 PICKED = [
     # keys, scopes, environments
     ("authz_project/keys.py", " AND k.revoked_at IS NULL", ""),
-    ("authz_project/keys.py", "(key_hash == DEV_KEY_HASH or _TEST_KEY.match(token))", "(key_hash == DEV_KEY_HASH)"),
+    ("authz_project/keys.py", " or TEST_SLUG.fullmatch(slug_of(token))", ""),
     ("policy/active.py", " AND ({self.expires_at} IS NULL OR {lasts})", ""),
     ("policy/active.py", "if needs is not None and not row[8]:", "if False:"),
     ("checks/asking/question.py", "{after} AND {check.scopes[Scope.READ]} AND {here}", "{after} AND {here}"),

@@ -13,7 +13,7 @@ from django.db import OperationalError, connection
 from authz_project import keys
 from authz_project.models import ApiKey
 from policy.core.clock import now, time_of
-from policy.errors import Busy
+from policy.errors import Busy, Unavailable
 
 DAY = timedelta(days=1)
 
@@ -105,6 +105,23 @@ def test_no_request_fails_or_waits_for_what_cannot_be_written(api, failure):
         failing.clear()
         if not isinstance(failure, ValueError):
             wait_until(lambda: key_of(api).last_used_at == today())
+
+
+def test_a_space_that_cannot_be_used_holds_up_no_other(api):
+    """Here, the space `z` is the home database, and `a` is on a server that is gone."""
+
+    @contextmanager
+    def entered(space: str):
+        if space == "a":
+            raise Unavailable("its server is gone")
+        yield
+
+    with mock.patch.object(keys.spaces, "entered", entered):
+        keys._waiting.update({("a", "another key"), ("z", key_of(api).hash)})
+        keys.note_use("a third key")  # which starts the thread
+        wait_until(lambda: key_of(api).last_used_at == today())
+    with mock.patch.object(keys, "_is_written", return_value=True):  # else it would be tried for ever
+        wait_until(lambda: not keys._is_writing)
 
 
 def test_a_thread_that_cannot_be_had_fails_no_request(api):
