@@ -556,8 +556,8 @@ class FollowerRequests:
             refresh_connection()
             numbers = {each.environment_id: each.space for each in waiting}
             offsets = journal.offsets_of(numbers)
-            if now > self._looked_at_keys + KEYS_TICK:
-                keys = {number: _keys_of(number, space) for number, space in numbers.items()}
+            if now > self._looked_at_keys + KEYS_TICK:  # those whose space cannot be read are due anyway
+                keys = {number: _keys_of(number, space) for number, space in numbers.items() if number in offsets}
                 self._looked_at_keys = now
             due = [
                 each

@@ -658,23 +658,27 @@ def _forget_connection() -> None:
     del connections[DEFAULT_DB_ALIAS]
 
 
-_unreadable: set[str] = set()  # spaces; what waits for their news sees the error at its next request
+REST = 5  # times as long as a look that failed: the space is not looked at, so that a hung server holds up no others
+_unreadable: dict[str, float] = {}  # until when; what waits for news of these spaces sees the error at its next request
 
 
 def offsets_of(waiting: Mapping[int, str]) -> dict[int, int]:
     """Return the offsets of environments, given with their spaces; none of those in spaces that cannot be read."""
     found: dict[int, int] = {}
     for space in sorted(set(waiting.values())):
+        began = time.monotonic()
+        if began < _unreadable.get(space, 0.0):
+            continue
         listed = ", ".join(str(int(number)) for number, of in waiting.items() if of == space)
         try:
             with spaces.entered(space), connection.cursor() as cursor:
                 cursor.execute(f'SELECT id, "offset" FROM authz_environment WHERE id IN ({listed})')
                 found |= dict(cursor.fetchall())
-            _unreadable.discard(space)
+            _unreadable.pop(space, None)
         except Exception as error:
             if space not in _unreadable:
                 log.warning("cannot check for changes: %s", line_of_error(error))
-            _unreadable.add(space)
+            _unreadable[space] = time.monotonic() + REST * (time.monotonic() - began)
             _let_go()
     return found
 

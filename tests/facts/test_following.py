@@ -13,7 +13,7 @@ from unittest.mock import Mock
 from weakref import ref
 
 import pytest
-from django.db import connection, connections
+from django.db import OperationalError, connection, connections
 
 from authz_project.keys import create_key, revoke_key
 from authz_project.models import ApiKey
@@ -130,7 +130,7 @@ def test_who_waits_again_is_told_after_no_thread_could_be_started(api, monkeypat
 
 
 def test_a_space_that_cannot_be_read_keeps_nobody_else_waiting(api, monkeypatch, caplog):
-    monkeypatch.setattr(journal, "_unreadable", set())
+    monkeypatch.setattr(journal, "_unreadable", {})
     mine = OffsetWatch()
 
     def wait_in_lost_space() -> bool:
@@ -151,6 +151,26 @@ def test_a_space_that_cannot_be_read_keeps_nobody_else_waiting(api, monkeypatch,
     assert [each.message for each in caplog.records if each.name == "authz.changes"] == [
         "cannot check for changes: space `lost` is on a server that DATABASE_URLS does not name"
     ]
+
+
+def test_a_space_whose_server_hangs_holds_up_others_for_little_of_the_time(api, monkeypatch):
+    monkeypatch.setattr(journal, "_unreadable", {})
+    waiting, tries, entered = {0: "hung", api.environment.pk: spaces.HOME}, [], spaces.entered
+
+    def entered_slowly(space: str):
+        if space != "hung":
+            return entered(space)
+        tries.append(time.sleep(0.1))
+        raise OperationalError("connection timeout expired")
+
+    monkeypatch.setattr(journal.spaces, "entered", entered_slowly)
+    until = time.monotonic() + 0.4
+    while time.monotonic() < until:
+        assert journal.offsets_of(waiting) == {api.environment.pk: 0}
+    assert len(tries) == 1
+    time.sleep(0.3)
+    journal.offsets_of(waiting)
+    assert len(tries) == 2, "it is looked at again"
 
 
 def test_nobody_waits_once_it_is_over(monkeypatch):
