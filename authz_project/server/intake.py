@@ -8,7 +8,7 @@ import os
 import signal
 import time
 from asyncio import Future
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from importlib import import_module
@@ -152,13 +152,16 @@ class SmallBody:
             self._done(whole)
 
 
-class _BodyReading:
-    """Reads a body one chunk at a time; subclasses decide what to do with the chunks."""
+Chunks = Any  # what `HTTPProtocol.__aiter__` returns; called twice for a request, it would not end
 
-    def __init__(self, protocol: HTTPProtocol):
-        self.size = 0
+
+class _BodyReading:
+    """Reads a body, or the rest of one, one chunk at a time; subclasses decide what to do with the chunks."""
+
+    def __init__(self, chunks: Chunks, size: int = 0):
+        self.size = size
         self.started = time.monotonic()
-        self._chunks = protocol.__aiter__()
+        self._chunks = chunks
         self._chunk: Future[bytes] | None = None
         _open.add(self)
         self._go_on()
@@ -216,34 +219,36 @@ class Body(_BodyReading):
     """Reads a whole body. Calls `done(body)` or `failed(reason)`.
 
     `reason` is "long", "late", "broken", or "too much" if there is not enough memory for it.
+
+    With `wait`, for a body of unknown length, it calls that once the body is not small, with what reads the rest.
     """
 
     def __init__(
-        self, protocol: HTTPProtocol, length: int | None, limit: int,
-        done: Callable[[bytes], None], failed: Callable[[str], None],
+        self, chunks: Chunks, length: int | None, limit: int, done: Callable[[bytes], None],
+        failed: Callable[[str], None], wait: Callable[[Callable[[], object]], None] | None = None,
+        parts: Sequence[bytes] = (),
     ):  # fmt: skip
         self._length, self._limit = length, limit
-        self._done, self._failed = done, failed
-        self._parts: list[bytes] = []
-        self._is_rejected = False
-        super().__init__(protocol)
+        self._done, self._failed, self._wait = done, failed, wait
+        self._parts = [*parts]
+        super().__init__(chunks, sum(map(len, parts)))
 
     def allowed(self) -> float:
-        return LINGER if self._is_rejected else _allowed(self.size)
+        return _allowed(self.size)
 
     def late(self) -> None:
-        if not self._is_rejected:
-            self._failed("late")
+        self._failed("late")
 
     def take(self, part: bytes) -> bool:
-        if self._is_rejected:
-            return bool(part) and self.size < self._limit + LINGER_SIZE
         self._parts.append(part)
         if self.size > self._limit:
-            self._is_rejected, self.started = True, time.monotonic()  # received on, as by `DiscardedBody`
-            self._parts.clear()
             self._failed("long")
-            return True
+            DiscardedBody(self._chunks)
+            return False
+        if self._wait is not None and self.size > SMALL:
+            rest = partial(Body, self._chunks, None, self._limit, self._done, self._failed, parts=self._parts)
+            self._wait(rest)
+            return False
         if self.size == self._length or (not part and self._is_whole()):
             self._end_with_all()
         elif not part:
@@ -457,19 +462,21 @@ class Intake:
             limit = allowance(environ)
         except (KeyRefused, Error) as reason:
             answer(environ, UnreadBody(reason), 1, protocol, close=True)
-            DiscardedBody(protocol)
+            DiscardedBody(protocol.__aiter__())
         except Exception as error:
             say_broken(scope, protocol, error)
         else:
             self._read(scope, protocol, environ, length, limit)
 
     def _read(self, scope: Scope, protocol: HTTPProtocol, environ: Environ, length: int | None, limit: int) -> None:
-        """Read the body. A large one first waits for its share of the memory budget; until then, none of it is read."""
-        size = limit if length is None else length
-        if size > limit:
+        """Read the body. A large one first waits for its share of the memory budget; until then, none of it is read.
+
+        A chunked one is read until it is not small. It then waits for as much as it may have.
+        """
+        if length is not None and length > limit:
             _refuse(scope, protocol, 413, _long(limit))
             return
-        body = _BodyMemory(size if size > SMALL else 0, self._reading, self._parsing)
+        body = _BodyMemory(self._reading, self._parsing)
         threads = self._threads_for(environ["PATH_INFO"])
         done = partial(self._arrived, threads, scope, protocol, environ, body)
         failed = partial(self._fail, scope, protocol, body, limit)
@@ -477,12 +484,13 @@ class Intake:
             in_use.add(scope.client)
         if length is not None and length <= SMALL:
             SmallBody(protocol, length, done, failed)
-        elif not body.size:
-            Body(protocol, length, limit, done, failed)
+            return
+        chunks = protocol.__aiter__()
+        refuse = partial(_end, scope, body, partial(_refuse, scope, protocol, 503, FULL, chunks))
+        if length is None:
+            Body(chunks, None, limit, done, failed, wait=partial(body.wait_to_be_read, limit, refuse))
         else:
-            begin = partial(Body, protocol, length, limit, done, failed)
-            refuse = partial(_refuse, scope, protocol, 503, FULL)
-            body.wait_to_be_read(begin, partial(_end, scope, body, refuse))
+            body.wait_to_be_read(length, refuse, partial(Body, chunks, length, limit, done, failed))
 
     def _arrived(
         self,
@@ -551,17 +559,16 @@ class Intake:
 class _BodyMemory:
     """What a body takes of the memory budget: nothing if it is small, as each connection has at most one body."""
 
-    def __init__(self, size: int, reading: BodyAdmission, parsing: BodyAdmission):
-        self.size = size
+    def __init__(self, reading: BodyAdmission, parsing: BodyAdmission):
         self._reading, self._parsing = reading, parsing
-        self._parsed = 0
+        self._read = self._parsed = 0  # bytes
 
-    def wait_to_be_read(self, begin: Callable[[], object], refuse: Callable[[], object]) -> None:
-        def refused() -> None:
-            self.size = 0
-            refuse()
+    def wait_to_be_read(self, size: int, refuse: Callable[[], object], begin: Callable[[], object]) -> None:
+        def begun() -> None:
+            self._read = size
+            begin()
 
-        self._reading.enter(self.size, begin, refused, settings.WRITE_TIMEOUT)
+        self._reading.enter(size, begun, refuse, settings.WRITE_TIMEOUT)
 
     def wait_to_be_parsed(self, size: int, begin: Callable[[], object], refuse: Callable[[], object]) -> None:
         """Move from the reading to the parsing budget, whose `size` includes the body as it was read."""
@@ -585,8 +592,8 @@ class _BodyMemory:
             self._parsing.leave(size)
 
     def _leave_reading(self) -> None:
-        if self.size:
-            size, self.size = self.size, 0
+        if self._read:
+            size, self._read = self._read, 0
             self._reading.leave(size)
 
 
@@ -630,10 +637,12 @@ def _length(scope: Scope) -> int | None:
     return int(scope.headers.get("content-length", "0").partition(",")[0])  # granian checks that repeated values agree
 
 
-def _refuse(scope: Scope, protocol: HTTPProtocol, status: int, message: str, *, close: bool = True) -> None:
-    """Send an error before the body was read, and discard the rest of the body."""
+def _refuse(
+    scope: Scope, protocol: HTTPProtocol, status: int, message: str, chunks: Chunks = None, *, close: bool = True
+) -> None:
+    """Send an error before the body was read, and discard the body: the rest of `chunks`, if some of it was read."""
     say(scope, protocol, status, message, close=close)
-    DiscardedBody(protocol)
+    DiscardedBody(chunks or protocol.__aiter__())
 
 
 def _long(limit: int) -> str:

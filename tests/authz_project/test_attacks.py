@@ -143,6 +143,19 @@ def test_a_body_that_comes_steadily_may_take_longer(attacked):
     assert time.monotonic() - started > BODY_TIMEOUT
 
 
+@pytest.mark.parametrize("size", [1, 1_000_000])
+def test_chunked_bodies_wait_for_no_small_one(attacked, size):
+    """Not even for one whose sender stops, since they take memory from when they are not small."""
+    client = attacked.fresh_client()
+    change = b'[{"inserts": []}]'
+    client.get("/facts")  # from here on its key is known
+    with begin(attacked, "/api/batch", f"Authorization: Bearer {client.key}\r\n{CHUNKED}", "1\r\n[\r\n"):
+        started = time.monotonic()
+        sent = iter([change[:-1], b" " * size, change[-1:]])
+        assert client.request("POST", "/batch", data=sent).status_code == 200
+        assert time.monotonic() - started < BODY_TIMEOUT / 3
+
+
 def test_a_body_that_breaks_off_changes_nothing(attacked):
     client = attacked.fresh_client()
     fact = b'[{"inserts":[{"predicate":"p","args":[{"type":"T","id":"x"}]}]}]'

@@ -1,6 +1,7 @@
 """Who is told to come again before its body is read: those alone whose threads have a line that is kept short."""
 
 from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -29,7 +30,7 @@ def became(monkeypatch):
             path=path, method=method, headers={name.replace("_", "-"): each for name, each in headers.items()},
             query_string=query, http_version="1.1", client="127.0.0.1:1", scheme="http",
         )  # fmt: skip
-        made._receive(scope, None)
+        made._receive(scope, MagicMock())
         return told
 
     return of

@@ -26,8 +26,8 @@ def budget() -> Budget:
 @pytest.fixture
 def held(budget) -> _BodyMemory:
     """A large body that is being answered."""
-    body = _BodyMemory(LARGE, budget.room_to_read(), budget.room_to_parse())
-    body.wait_to_be_read(nothing, fail)
+    body = _BodyMemory(budget.room_to_read(), budget.room_to_parse())
+    body.wait_to_be_read(LARGE, fail, nothing)
     body.wait_to_be_parsed(2 * LARGE, nothing, fail)
     assert budget.held == 2 * LARGE
     return body
@@ -57,8 +57,8 @@ def test_any_number_of_waiting_bodies_is_admitted(budget, held):
     reading, parsing = Budget().room_to_read(), held._parsing
     begun: list[int] = []
     for number in range(MANY):
-        body = _BodyMemory(1, reading, parsing)
-        body.wait_to_be_read(nothing, fail)
+        body = _BodyMemory(reading, parsing)
+        body.wait_to_be_read(1, fail, nothing)
         body.wait_to_be_parsed(2 * LARGE + 1, partial(begin, body, begun, number), fail)
     held.end()
     assert begun == [*range(MANY)]
