@@ -272,47 +272,43 @@ def run_logged(work: Callable[..., None], arguments: tuple[object, ...] = ()) ->
         log.exception("request failed")
 
 
-# ---- changes ------------------------------------------------------------------------------------------------------
-# Thread pools for small changes, which wait for one another's commits without holding up checks.
+# ---- changes, and waiting for them --------------------------------------------------------------------------------
+# Thread pools for requests that wait for commits, without holding up checks: small changes, and long polling.
 
 
-class ChangeThreads:
-    """Two thread pools: `waiting` threads with one request each, and `making` threads that write to the database.
+class WaitingThreads:
+    """A thread pool with one request per thread. A request for which no thread is free is not taken.
 
-    A waiting thread has no connection; it submits what needs one to a making thread (`policy.core.notifications`).
-    Making threads wait only for the database, so there is no deadlock.
+    Its threads have no connection: they submit what needs one to the making threads of `ChangeThreads`.
     """
 
-    def __init__(self, waiting: int, making: int):
-        self.size = waiting
+    def __init__(self, size: int, name: str, hand_on: Callable[[], None]):
+        self.size = size
         self._here = 0  # requests in progress or in the queue
-        self._line = WaitingLine(waiting)
-        self._counting = threading.Lock()
-        self._waiting = thread_pool(waiting, "change", initializer=self.hand_on)
-        self._making = thread_pool(making, "commit")
-        _start_all(self._making, making)  # now: a thread that cannot start later would leave its task in the queue
+        self._lock = threading.Lock()
+        self._threads = thread_pool(size, name, initializer=hand_on)
 
     def do(self, work: Callable[..., None], *arguments: object) -> bool:
         """Submit a task, which must handle its own errors, and return True without waiting for it.
 
-        Return False, without running it, if the queue has been too long (see `WaitingLine`) or no thread can be
-        started.
+        Return False, without running it, if it is not taken or no thread can be started.
         """
-        with self._counting:
-            if not self._line.takes(self.waiting):
+        with self._lock:
+            if not self.takes_another():
                 return False
             self._here += 1
-            self._line.note(self.waiting)
-        if handed(self._waiting, self._done, work, *arguments):
+            self.note()
+        if handed(self._threads, self._done, work, *arguments):
             return True
         self._one_less()
         return False
 
-    @property
-    def is_crowded(self) -> bool:
-        """Return whether `do` would reject another task."""
-        with self._counting:
-            return not self._line.takes(self.waiting)
+    def takes_another(self) -> bool:
+        """Return whether another request is taken; the caller holds the lock."""
+        return self._here < self.size
+
+    def note(self) -> None:
+        """Called whenever the number of requests has changed, holding the lock."""
 
     @property
     def busy(self) -> int:
@@ -329,13 +325,45 @@ class ChangeThreads:
             self._one_less()
 
     def _one_less(self) -> None:
-        with self._counting:
+        with self._lock:
             self._here -= 1
-            self._line.note(self.waiting)
+            self.note()
+
+
+class ChangeThreads(WaitingThreads):
+    """Also has a queue, whose length a `WaitingLine` limits, and `making` threads, which write to the database.
+
+    Making threads wait only for the database, so there is no deadlock.
+    """
+
+    def __init__(self, waiting: int, making: int):
+        super().__init__(waiting, "change", self.hand_on)
+        self._line = WaitingLine(waiting)
+        self._making = thread_pool(making, "commit")
+        _start_all(self._making, making)  # now: a thread that cannot start later would leave its task in the queue
+
+    def takes_another(self) -> bool:
+        return self._line.takes(self.waiting)
+
+    def note(self) -> None:
+        self._line.note(self.waiting)
+
+    @property
+    def is_crowded(self) -> bool:
+        """Return whether `do` would reject another task."""
+        with self._lock:
+            return not self.takes_another()
 
     def hand_on(self) -> None:
         """From now on, have this thread submit what needs a connection to a making thread, and wait for the result."""
         thread.hand_on = lambda change: self._making.submit(_made, change, current()).result()
+
+
+class FeedThreads(WaitingThreads):
+    """Lets up to `places` requests wait for changes; further ones are answered without waiting."""
+
+    def __init__(self, places: int, changes: ChangeThreads):
+        super().__init__(places, "wait", changes.hand_on)
 
 
 def _start_all(pool: ThreadPoolExecutor, threads: int) -> None:
@@ -385,48 +413,6 @@ def _made(change: Callable[[], Any], space: str) -> Any:
             return change()
         finally:
             let_go_if_broken()
-
-
-# ---- waiting ------------------------------------------------------------------------------------------------------
-# Threads for long polling: a few separate ones, so that checks keep theirs.
-
-
-class FeedThreads:
-    """Lets up to `places` requests wait for changes; further ones are answered without waiting.
-
-    Its threads have no connection: the making threads of `changes` read for them.
-    """
-
-    def __init__(self, places: int, changes: ChangeThreads):
-        self.size = self._free = places
-        self.waiting = 0  # for metrics: there is no queue for a place
-        self._lock = threading.Lock()
-        self._threads = thread_pool(places, "wait", initializer=changes.hand_on)
-
-    @property
-    def busy(self) -> int:
-        return self.size - self._free
-
-    def do(self, work: Callable[..., None], *arguments: object) -> bool:
-        """Submit a task and return True; return False if there is no free place or no thread can be started."""
-        with self._lock:
-            if not self._free:
-                return False
-            self._free -= 1
-        if handed(self._threads, self._done, work, *arguments):
-            return True
-        self._one_more()
-        return False
-
-    def _done(self, work: Callable[..., None], *arguments: object) -> None:
-        try:
-            done(work, *arguments)
-        finally:
-            self._one_more()
-
-    def _one_more(self) -> None:
-        with self._lock:
-            self._free += 1
 
 
 # ---- delayed rejections -------------------------------------------------------------------------------------------
