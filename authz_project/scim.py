@@ -229,7 +229,7 @@ class Directory:
     def save(self, row: ScimResource, resource: Resource) -> ScimResource:
         before = resource_of(row) if row.pk else None
         name, external = _name_of(resource), resource.external_id or None
-        if not name or any("\0" in text or len(text) > 512 for text in (name, external or "")):
+        if not name or any("\0" in text or len(text) > 512 for text in (name, _key(name), external or "")):
             raise InvalidValueException(detail="names and externalId must have 1 to 512 characters, without NUL")
         if isinstance(resource, User):
             resource.password = None
@@ -482,7 +482,10 @@ def _narrowed(rows: QuerySet[ScimResource], kinds: list[str], text: str) -> Quer
     column = _COLUMNS[kinds[0]].get(exact[1].lower()) if exact and len(kinds) == 1 else None
     if exact is None or column is None:
         return rows
-    value = str(orjson.loads(exact[2]))
+    try:
+        value = str(orjson.loads(exact[2]))
+    except ValueError:  # half of a surrogate pair, which is no text
+        return rows.none()
     return rows.none() if "\0" in value else rows.filter(**{column: _key(value) if column == "name" else value})
 
 

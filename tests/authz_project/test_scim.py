@@ -5,6 +5,7 @@ import logging
 import re
 from dataclasses import dataclass, replace
 from importlib import import_module
+from urllib.parse import quote
 
 import pytest
 import requests
@@ -372,6 +373,16 @@ def test_filters_by_name_use_an_index_and_others_search_a_limited_number(directo
     assert found('/Users?filter=displayName eq "ben"') == [ann]
     assert found('/Users?filter=userName eq "ann" and title pr or userName eq "ben"') == [ben]
     assert directory.ask("HEAD", "/Users").content == b""
+
+
+def test_a_text_that_cannot_be_stored_is_found_nowhere_and_refused(directory):
+    directory.user("ann")
+    for text in (r"\ud800", r"a\u0000"):
+        named = quote(f'userName eq "{text}"')
+        found = directory.ask("GET", f"/Users?filter={named}")
+        assert found.data["totalResults"] == 0
+    for name in ("x" * 513, "İ" * 512):  # whose lower case is twice as long
+        directory.ask("POST", "/Users", {"schemas": [USER], "userName": name}, 400)
 
 
 def test_a_resource_that_has_changed_is_not_overwritten(directory):
