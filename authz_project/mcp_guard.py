@@ -156,7 +156,7 @@ class ToolGuard(Extension):
             parts = {part: resolved(template[part], known) for part in _PARTS & template.keys()}
             parts["subject"] = {**parts.get("subject", {}), **subject}
             parts["context"] = {**parts.get("context", {}), **resolved({"agent": "$token.?client_id"}, known)}
-            parts["resource"]["id"] = id_text(parts["resource"]["id"])
+            parts["resource"]["id"] = id_text(parts["resource"].get("id"))
             asked.append(parts)
         if self._agent_type is not None:
             agent = {"type": self._agent_type, "id": resolved("$token.client_id", known)}
