@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from authz_project.database import APPLIED, Migration, SchemaState, state_of
 from authz_project.settings import secret_file
-from policy.errors import line_of_error
+from policy.errors import AuthzError, line_of_error
 from policy.files import shown_name, why
 
 # ---- findings about a backup, or about the database in it: one line each ------------------------------------------
@@ -75,7 +75,7 @@ def run(call: Sequence[str | Path], variables: Mapping[str, str] | None = None) 
     return subprocess.run(call, env=environment, capture_output=True, text=True, errors="replace", check=False)  # noqa: S603
 
 
-class BackupFailed(Exception):
+class BackupFailed(AuthzError):
     """A backup was not made or not restored, or the file is none; the message says why. No file is left behind."""
 
 

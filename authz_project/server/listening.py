@@ -22,6 +22,7 @@ from django.conf import settings
 from granian.http import HTTP1Settings
 
 from policy.core.threads import start_thread
+from policy.errors import AuthzError
 
 CLIENT = "authz.client"  # key of an environ: the client's address and port
 
@@ -280,15 +281,14 @@ _OWN = 96  # open in a worker before the first request: programs, the listening 
 _OF_A_THREAD = 4  # with SQLite: the database, its WAL, the WAL's index, and a temporary file
 
 
-class TooFewFiles(Exception):
+class TooFewFiles(AuthzError):
     """A worker cannot open enough files for even `LEAST` connections; `message` says what to do."""
 
     def __init__(self, limit: int, needed: int):
-        self.message = (
+        super().__init__(
             f"too few file descriptors: {needed:,} needed, the limit is {limit:,}; raise it (`ulimit -n`, or "
             "LimitNOFILE= in systemd), or use fewer --threads per worker"
         )
-        super().__init__(self.message)
 
 
 def allow_as_many_as_possible() -> None:

@@ -265,14 +265,15 @@ class ServiceCommand(BaseCommand):
         try:
             self._check_options(options)
             return super().execute(*args, **options)
-        except CommandError as reason:
-            if reason.returncode == 1:
-                reason.returncode = self.failure_status
+        except (CommandError, AuthzError, Unavailable) as reason:
+            error = reason if isinstance(reason, CommandError) else CommandError(reason.message)
+            if error.returncode == 1:
+                error.returncode = self.failure_status
             is_typed = getattr(self, "_called_from_command_line", False)  # and not called by a program
-            if not is_typed or options["traceback"] or isinstance(reason, SystemCheckError):
-                raise
-            self.stderr.write(f"error: {reason}")
-            sys.exit(reason.returncode)
+            if not is_typed or options["traceback"] or isinstance(error, SystemCheckError):
+                raise error from None
+            self.stderr.write(f"error: {error}")
+            sys.exit(error.returncode)
         finally:
             spaces.enter(space)
 
@@ -282,16 +283,13 @@ def _named(action: Action) -> str:
 
 
 class PolicyCommand(ServiceCommand):
-    """Calls `act` with an environment. Mistakes of the user end it with their message."""
+    """Calls `act` with an environment."""
 
     def add_arguments(self, parser):
         parser.add_argument("--environment", default=DEFAULT_SLUG, help="Environment (default: %(default)s).")
 
     def handle(self, *, environment: str, **options: Any) -> None:
-        try:
-            self.act(self.environment_named(environment), **options)
-        except (AuthzError, Unavailable) as reason:
-            raise CommandError(reason.message) from None
+        self.act(self.environment_named(environment), **options)
 
     def environment_named(self, slug: str) -> Any:
         """Return what `act` is called with."""

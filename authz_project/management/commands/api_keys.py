@@ -5,8 +5,6 @@ from argparse import ArgumentTypeError
 from datetime import timedelta
 from typing import Any
 
-from django.core.management.base import CommandError
-
 from authz_project import keys
 from authz_project.environments import environment_made
 from authz_project.models import ApiKey
@@ -14,7 +12,6 @@ from policy.active import Scope
 from policy.core.clock import now, time_of
 from policy.core.journal import by_command
 from policy.core.spaces import enter, everywhere
-from policy.errors import AuthzError, Unavailable
 from policy.management.command import ServiceCommand, environment_named
 from policy.models import DEFAULT_SLUG
 
@@ -62,10 +59,7 @@ class Command(ServiceCommand):
             )
 
     def handle(self, *, action: str, **options: Any) -> None:
-        try:
-            getattr(self, f"_{action}")(**options)
-        except (AuthzError, Unavailable) as reason:
-            raise CommandError(reason.message) from None
+        getattr(self, f"_{action}")(**options)
 
     def _create(
         self, *, name: str, environment: str, create_environment: bool, scope: list[str], expires: timedelta | None,

@@ -7,13 +7,13 @@ from typing import Any
 from django.core.management.base import CommandError
 from django.db import Error, connection
 
-from authz_project.backups import BackupFailed, copy, dump_call, has_key_password, program
+from authz_project.backups import copy, dump_call, has_key_password, program
 from authz_project.database import is_pooled
 from authz_project.secret_key import ignore_in_git, is_in_repository
 from authz_project.settings import secret_file
 from authz_project.spaces import space_named, spaces
 from policy.core.spaces import HOME, entered
-from policy.errors import AuthzError, line_of_error
+from policy.errors import line_of_error
 from policy.management.command import ServiceCommand
 
 
@@ -34,11 +34,8 @@ class Command(ServiceCommand):
                 raise CommandError("Spaces need PostgreSQL. Omit --space.")
             self._copy(file.absolute(), overwrite)
             return
-        try:
-            with entered(space_named(space).name if space else HOME):
-                self._say_call(file, overwrite, space or "")
-        except (AuthzError, BackupFailed) as reason:
-            raise CommandError(str(reason)) from None
+        with entered(space_named(space).name if space else HOME):
+            self._say_call(file, overwrite, space or "")
         if not space and (far := [each.name for each in spaces() if each.server]):
             self.stderr.write(f"Spaces on other servers are not in it. Back them up with --space: {', '.join(far)}.")
 
@@ -48,11 +45,8 @@ class Command(ServiceCommand):
             raise CommandError(f"No database at {source}. Set DATABASE_URL to its location.")
         if is_in_repository(file.parent):
             ignore_in_git(file.parent, file.name, secret_file(file).name)
-        try:
-            with self.progress("copying") as progress:
-                copy(source, file, overwrite, lambda share: progress.tell(share=share))
-        except BackupFailed as reason:
-            raise CommandError(str(reason)) from None
+        with self.progress("copying") as progress:
+            copy(source, file, overwrite, lambda share: progress.tell(share=share))
         self.stdout.write(f"{file}: {file.stat().st_size / 1e6:,.1f} MB")
         secret = secret_file(file)
         if secret_file(source).exists():

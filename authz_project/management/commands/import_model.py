@@ -15,7 +15,6 @@ from checks.asking.run import in_memory
 from facts.accept import check_facts
 from facts.wire import WRITERS, format_of
 from policy.core.journal import by_command
-from policy.errors import AuthzError, Unavailable
 from policy.files import Bundle, Unwritable, make_folder, shown_name, write_new
 from policy.language.source import PolicyRejected, Source, without_collections
 from policy.management.command import ServiceCommand, counted, note, rejection
@@ -125,8 +124,6 @@ class Command(ServiceCommand):
             raise CommandError(f"{counted(len(reason.faults), 'problem')} found. Nothing was imported.") from None
         except PolicyRejected as reason:
             raise CommandError(f"The converted policy is not valid: {reason}") from None
-        except (AuthzError, Unavailable) as reason:
-            raise CommandError(reason.message) from None
 
     def tell(self, engine: str, imported: Imported, found: Carried, report: ImportReport) -> None:
         for kind in ModelKind:

@@ -6,13 +6,10 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any
 
-from django.core.management.base import CommandError
-
 from authz_project.command_line import program_name
 from authz_project.environments import environment_made
 from authz_project.examples import Example, ExampleQuestion, example_named, examples, load
 from policy.core.journal import by_command
-from policy.errors import AuthzError, Unavailable
 from policy.files import make_folder, write_new
 from policy.management.command import ServiceCommand
 from policy.models import DEFAULT_SLUG
@@ -34,15 +31,12 @@ class Command(ServiceCommand):
         self.never_with(environment, write)
 
     def handle(self, *, name: str | None, environment: str, write: str | None, **options: Any) -> None:
-        try:
-            if name is None:
-                self.list()
-            elif write is not None:
-                self.write(example_named(name), write)
-            else:
-                self.load(example_named(name), environment)
-        except (AuthzError, Unavailable) as reason:
-            raise CommandError(reason.message) from None
+        if name is None:
+            self.list()
+        elif write is not None:
+            self.write(example_named(name), write)
+        else:
+            self.load(example_named(name), environment)
 
     def list(self) -> None:
         width = max(len(example.name) for example in examples())

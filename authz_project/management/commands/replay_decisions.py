@@ -15,7 +15,7 @@ import checks.urls
 from checks.decisions.log import BadLogLine, LogLine, lines_of, shown
 from checks.decisions.replay import Endpoints, NotAsked, Replayed, explained, given_by, replayed
 from checks.explain.explain import explanation_to_text
-from policy.errors import AuthzError, Unavailable
+from policy.errors import AuthzError
 from policy.files import shown_name, why
 from policy.management.command import ServiceCommand
 
@@ -39,12 +39,9 @@ class Command(ServiceCommand):
         with ExitStack() as stack:
             source = _opened(file, stack)
             lines = lines_of(stack.enter_context(shown).counted(source))
-            try:
-                for is_error, text in _told(lines, is_now, explains, self.is_coloured, counts):  # may take long
-                    with shown.aside():
-                        (self.stderr if is_error else self.stdout).write(text)
-            except (AuthzError, Unavailable) as reason:
-                raise CommandError(reason.message) from None
+            for is_error, text in _told(lines, is_now, explains, self.is_coloured, counts):  # may take long
+                with shown.aside():
+                    (self.stderr if is_error else self.stdout).write(text)
         others = ", ".join(f"{counts[name]:,} {name}" for name in ("not asked", "unreadable") if counts[name])
         last = f"{counts['differ']:,} of {counts['asked']:,} answers differ"
         self.stdout.write(f"{last}; {others}" if others else last)

@@ -35,7 +35,7 @@ from authz_project.log_formats import command_line_to_json
 from authz_project.management.commands.api_keys import duration
 from authz_project.models import ApiKey
 from authz_project.secret_key import prepare_folder, secret_that_is_set, weakness_of
-from authz_project.server.listening import TooFewFiles, allow_as_many_as_possible, connections_of_worker
+from authz_project.server.listening import allow_as_many_as_possible, connections_of_worker
 from authz_project.server.process import run_server
 from authz_project.server.supervisor import CannotStart, Target
 from authz_project.system_checks import connection_findings, migration_findings
@@ -217,10 +217,7 @@ class Command(ServiceCommand):
 
     def prepare_copy(self, url: str) -> Target:
         """Make the database a copy, if it is new; return what keeps it up to date."""
-        try:
-            return partial(settings.FOLLOW.follow, copy_of(url).pk)
-        except AuthzError as reason:
-            raise CommandError(reason.message) from None
+        return partial(settings.FOLLOW.follow, copy_of(url).pk)
 
     def prepare_keys(self, dev: bool, makes_first: bool = True) -> str:
         """Create or delete keys as the mode requires. Return the message about them; empty if there is none."""
@@ -258,10 +255,7 @@ def metrics_served(host: str, port: int) -> AbstractContextManager[Target]:
 def scim_mapping(file: Path) -> object:
     if not find_spec("scim2_models"):
         raise CommandError('scim2_models is not installed. Run `pip install "authz-project[scim]"`.')
-    try:
-        text = text_of_file(str(file))
-    except AuthzError as reason:
-        raise CommandError(reason.message) from None
+    text = text_of_file(str(file))
     try:
         return import_string("authz_project.scim.mapping_of")(text)
     except AuthzError as reason:
@@ -382,10 +376,7 @@ def refuse_same_port(port: int, metrics_port: int | None, health_port: int | Non
 def refuse_too_few_files(threads: int) -> None:
     """Fail now if the limit of open files is too low, not at some later request that needs one more."""
     allow_as_many_as_possible()
-    try:
-        connections_of_worker(threads)
-    except TooFewFiles as reason:
-        raise CommandError(reason.message) from None
+    connections_of_worker(threads)
 
 
 def refuse_closed_log(path: str) -> None:

@@ -9,7 +9,6 @@ from authz_project import environments, moving, spaces
 from authz_project.database import is_pooled
 from policy.core.clock import is_citus
 from policy.core.spaces import HOME, entered
-from policy.errors import AuthzError, Unavailable
 from policy.management.command import ServiceCommand, counted
 
 ACTIONS = {
@@ -41,10 +40,7 @@ class Command(ServiceCommand):
     def handle(self, *, action: str, **options: Any) -> None:
         if connection.vendor != "postgresql":
             raise CommandError("Spaces need PostgreSQL. Set DATABASE_URL to a postgres:// URL.")
-        try:
-            getattr(self, f"_{action}")(**options)
-        except (AuthzError, Unavailable) as reason:
-            raise CommandError(reason.message) from None
+        getattr(self, f"_{action}")(**options)
 
     def _list(self, **options: Any) -> None:
         for space in spaces.seen():

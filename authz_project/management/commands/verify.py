@@ -58,15 +58,12 @@ class Command(ServiceCommand):
         self.only_with(database, file)
 
     def handle(self, *, file: Path | None, database: str | None, **options: Any) -> None:
-        try:
-            if file is None:
-                is_good = self._in_use()
-            elif backups.kind_of(file) == backups.SQLITE:
-                is_good = self._sqlite(file, database)
-            else:
-                is_good = self._dump(file, database and filled_in(database))
-        except BackupFailed as reason:
-            raise CommandError(str(reason)) from None
+        if file is None:
+            is_good = self._in_use()
+        elif backups.kind_of(file) == backups.SQLITE:
+            is_good = self._sqlite(file, database)
+        else:
+            is_good = self._dump(file, database and filled_in(database))
         if not is_good:
             self.stderr.write(f"{file or 'The database'} is not consistent.")
             sys.exit(1)

@@ -4,7 +4,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from policy.errors import AuthzError, NotFound
+from policy.errors import NotFound
 from policy.management import command
 from policy.models import Environment, PolicyVersion
 from policy.pages.highlight import unified
@@ -35,10 +35,7 @@ class Command(command.PolicyCommand):
 
     def handle(self, *, diff: list[str] | None, **options: Any) -> None:  # type: ignore[override]
         if diff and len(diff) == 2 and all(map(command.is_file, diff)):  # needs no database
-            try:
-                self._diff(diff, [command.text_of_file(policy) for policy in diff])
-            except AuthzError as reason:
-                raise CommandError(reason.message) from None
+            self._diff(diff, [command.text_of_file(policy) for policy in diff])
         else:
             super().handle(diff=diff, **options)
 
