@@ -179,20 +179,11 @@ def looked_at() -> list[ReplicaStatus]:
     return statuses()
 
 
-def line_of(status: ReplicaStatus) -> str:
-    """Describe the status in one line: `replica db2:5432 is in use, lag 0.4 s`."""
-    return f"replica {status.name} is {state_of(status)}"
-
-
 def state_of(status: ReplicaStatus) -> str:
+    """Describe the status: `in use, lag 0.4 s`."""
     if not status.is_used:
         return f"not in use: {status.reason}"
     return "in use" if status.lag is None else f"in use, lag {status.lag:.1f} s"
-
-
-def described() -> list[str]:
-    """Probe each replica now, and return a line about the status of each."""
-    return [line_of(each) for each in looked_at()]
 
 
 def _status_of(replica: Any, timeline: int, now: float) -> ReplicaStatus:

@@ -209,10 +209,14 @@ def test_a_server_that_takes_no_changes_is_let_go(watching, cluster):
     assert connections["default"].connection is not before
 
 
+def described() -> list[str]:
+    return [f"{each.name} is {reading.state_of(each)}" for each in reading.looked_at()]
+
+
 def test_what_is_said_of_replicas(watching, cluster, caplog):
     caplog.set_level(logging.INFO, "authz.database")
-    said = [f"replica 127.0.0.1:{each.port} is in use, lag 0.0 s" for each in cluster.standbys]
-    wait_for(lambda: reading.described() == said, "both are in step", reading.described)
+    said = [f"127.0.0.1:{each.port} is in use, lag 0.0 s" for each in cluster.standbys]
+    wait_for(lambda: described() == said, "both are in step", described)
     assert all(each.position and each.lag is not None and each.asked == 0 for each in reading.statuses())
     assert "is in use" in caplog.text
 
@@ -223,7 +227,7 @@ def test_the_primary_and_strangers_are_no_replicas(request, watching, cluster):
     nobody = f"postgres://postgres@127.0.0.1:{postgresql.free_port()}/{DATABASE}"
     urls = ",".join((cluster.url, stranger.url(DATABASE), nobody))
     with connected((cluster.url, urls)):
-        itself, other, gone = reading.described()
+        itself, other, gone = described()
     stranger.stop()
     assert itself.endswith("is not in use: it is not a replica: it accepts writes")
     assert other.endswith("is not in use: it replicates another database, not the primary")
@@ -237,9 +241,7 @@ def test_a_role_without_rights_may_use_replicas(watching, cluster):
         wait_for(lambda each=each: each.asked(f"SELECT pg_last_wal_replay_lsn() >= '{at}'")[0][0], "it knows the role")
     url, urls = (text.replace("postgres@", "plain@") for text in (cluster.url, cluster.replica_urls))
     with connected((url, urls)):
-        wait_for(
-            lambda: all("is in use" in line for line in reading.described()), "both may be asked", reading.described
-        )
+        wait_for(lambda: all("is in use" in line for line in described()), "both may be asked", described)
     cluster.primary.asked("DROP OWNED BY plain; DROP ROLE plain", DATABASE)
 
 
