@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from authz_project.database import APPLIED, Migration, SchemaState, state_of
 from authz_project.settings import secret_file
-from policy.errors import AuthzError, line_of_error
+from policy.errors import AuthzError, one_line
 from policy.files import shown_name, why
 
 # ---- findings about a backup, or about the database in it: one line each ------------------------------------------
@@ -303,7 +303,7 @@ def sqlite_findings(file: Path) -> Iterator[BackupFinding]:
 def _integrity(database: sqlite3.Connection) -> BackupFinding:
     found = [text for (text,) in database.execute(f"PRAGMA integrity_check({_SHOWN})")]
     if found != ["ok"]:
-        return wrong("integrity", line_of_error("; ".join(found)))
+        return wrong("integrity", one_line("; ".join(found)))
     pages, size = (database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size"))
     return BackupFinding("integrity", f"{pages:,} pages, {pages * size / 1e6:,.1f} MB")
 
@@ -327,11 +327,11 @@ def dump_findings(file: Path) -> Iterator[BackupFinding]:
         return
     read = run([restoring.path, "--list", file])
     if read.returncode:
-        yield wrong("file", f"pg_restore {restoring.version} cannot read it: {line_of_error(read.stderr)}")
+        yield wrong("file", f"pg_restore {restoring.version} cannot read it: {one_line(read.stderr)}")
         return
     whole = run([restoring.path, f"--file={os.devnull}", file])  # a truncated dump still has its table of contents
     if whole.returncode:
-        yield wrong("file", f"pg_restore {restoring.version} cannot read all of it: {line_of_error(whole.stderr)}")
+        yield wrong("file", f"pg_restore {restoring.version} cannot read all of it: {one_line(whole.stderr)}")
         return
     lines = read.stdout.splitlines()
     made = [line.strip("; ") for line in lines if line.startswith(";") and "Dumped" in line]

@@ -19,7 +19,7 @@ from django.db.migrations.loader import MigrationLoader
 
 from policy.core import spans
 from policy.core.clock import is_citus, timeline_of
-from policy.errors import line_of_error
+from policy.errors import one_line
 
 # ---- error codes --------------------------------------------------------------------------------------------------
 # Map the database's error codes to what callers are told, and whether a retry may help.
@@ -103,7 +103,7 @@ ADVICE = "move the file aside, restore a backup (see Operations, Backup), and st
 
 def refusal_of(error: Exception) -> str:
     """Return the message for a database that cannot even be opened."""
-    said = line_of_error(error)
+    said = one_line(error)
     if trouble_of(error) is DAMAGED:
         return f"the database {_file()} is corrupt ({said}): {ADVICE}"
     if getattr(error.__cause__, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_CANTOPEN:
@@ -122,7 +122,7 @@ def damage(mine: BaseDatabaseWrapper) -> str:
         found = str(error) if trouble_of(error) is DAMAGED else "ok"
     finally:
         raw.set_progress_handler(None, 0)
-    return "" if found == "ok" else (f"the database {_file()} is corrupt ({line_of_error(found)}): {ADVICE}")
+    return "" if found == "ok" else (f"the database {_file()} is corrupt ({one_line(found)}): {ADVICE}")
 
 
 def _file() -> str:
@@ -490,7 +490,7 @@ def current() -> Readiness:
         connections[DEFAULT_DB_ALIAS].close()
         return _of_database()
     except Exception as reason:
-        log.warning("not ready: %s: %s", DATABASE_AWAY.message, line_of_error(reason))
+        log.warning("not ready: %s: %s", DATABASE_AWAY.message, one_line(reason))
         return DATABASE_AWAY
 
 

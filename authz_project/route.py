@@ -53,16 +53,7 @@ from policy.core.memory import exhausted
 from policy.core.spaces import here
 from policy.core.spans import WAITS_SINCE, current, enter, leave, request_id_of
 from policy.endpoint import Endpoint, Request, Response
-from policy.errors import (
-    AuthzError,
-    Cancelled,
-    KeyRefused,
-    NotFound,
-    ScopeMissing,
-    TooLarge,
-    Unavailable,
-    line_of_error,
-)
+from policy.errors import AuthzError, Cancelled, KeyRefused, NotFound, ScopeMissing, TooLarge, Unavailable, one_line
 from policy.replicas.reading import primary
 
 Environ = dict[str, Any]  # as specified by WSGI
@@ -386,4 +377,4 @@ def _log_seldom(text: str, kind: object) -> None:
     """Log one line per second and kind of error: while a database is down, every request has the same one."""
     left_out = _once.left_out_before(kind)
     if left_out is not None:
-        log.error("%s%s", line_of_error(text), more(left_out))
+        log.error("%s%s", one_line(text), more(left_out))

@@ -28,7 +28,7 @@ from facts.table import execute, fetch
 from policy.core.clock import SERVER, is_citus
 from policy.core.journal import MOVED
 from policy.core.spaces import HOME, close_others, configure, current, entered
-from policy.errors import AuthzError, NotFound, Unavailable, line_of_error
+from policy.errors import AuthzError, NotFound, Unavailable, one_line
 from policy.models import Environment
 
 log = logging.getLogger("authz.spaces")
@@ -104,7 +104,7 @@ def in_each(do: Callable[[], object]) -> None:
                 let_go_if_broken()
                 do()
         except (Error, Unavailable) as reason:
-            log.warning("space %s: %s", space, line_of_error(reason))
+            log.warning("space %s: %s", space, one_line(reason))
     close_others()
 
 
@@ -346,7 +346,7 @@ def _reach(name: str) -> None:
                 raise
             line = f"{config['NAME']} = host=… dbname={connections.settings[DEFAULT_DB_ALIAS]['NAME']}"
             raise NotASpace(
-                f"{line_of_error(reason)}. In PgBouncer's [databases], add `{line} connect_query='SET "
+                f"{one_line(reason)}. In PgBouncer's [databases], add `{line} connect_query='SET "
                 f"search_path TO {name}'`, RELOAD and RECONNECT, and repeat the command."
             ) from None
 
@@ -489,7 +489,7 @@ def seen() -> list[SeenSpace]:
                 slugs = list(Environment.objects.order_by("slug").values_list("slug", flat=True)[:MOST_SHOWN])
                 found.append(SeenSpace(name, host(), contents(), slugs))
         except (Error, Unavailable) as reason:
-            found.append(SeenSpace(name, "", None, [], line_of_error(reason)))
+            found.append(SeenSpace(name, "", None, [], one_line(reason)))
     return found
 
 

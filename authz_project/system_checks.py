@@ -32,7 +32,7 @@ from policy.core.clock import is_citus, now, time_of
 from policy.core.config import STANDARD_OUTPUT
 from policy.core.spaces import entered
 from policy.core.threads import start_thread
-from policy.errors import line_of_error
+from policy.errors import one_line
 from policy.management.command import counted
 from policy.replicas.reading import looked_at
 
@@ -106,7 +106,7 @@ def _look(found: SimpleQueue[CheckMessage | None]) -> None:
         for each in _findings():
             found.put(each)
     except Exception as reason:  # whatever it is, the remaining checks cannot run
-        text = f"Cannot use the database: {line_of_error(reason)}"
+        text = f"Cannot use the database: {one_line(reason)}"
         found.put(Error(text, "Check DATABASE_URL.", id="authz.E003"))
     finally:
         found.put(None)

@@ -7,7 +7,7 @@ is a fault of the service. Errors in a policy's text are in `policy.language.sou
 LONGEST_LINE = 500  # characters
 
 
-def line_of_error(error: object) -> str:
+def one_line(error: object) -> str:
     """Return an error's message, or any text, as one line of limited length."""
     return " ".join(str(error).split())[:LONGEST_LINE]
 

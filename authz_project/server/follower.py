@@ -27,7 +27,7 @@ from authz_project.server.supervisor import WorkerReport
 from policy.active import Scope
 from policy.core.journal import give_up_slot
 from policy.endpoint import Endpoint, Handler, Request, Response, position_seen
-from policy.errors import AuthzError, Unavailable, line_of_error
+from policy.errors import AuthzError, Unavailable, one_line
 
 log = logging.getLogger("authz.follower")
 
@@ -210,7 +210,7 @@ class Copying:
             self._begin_anew(str(reason))
             return True
         except (OSError, http.client.HTTPException, Error, AuthzError, Unavailable) as reason:
-            self._log(line_of_error(reason))
+            self._log(one_line(reason))
         except Exception:
             log.exception("cannot follow %s", self._follower.url)
         finally:

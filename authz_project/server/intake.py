@@ -152,13 +152,13 @@ class SmallBody:
             self._done(whole)
 
 
-Chunks = Any  # what `HTTPProtocol.__aiter__` returns; called twice for a request, it would not end
+BodyIterator = Any  # what `HTTPProtocol.__aiter__` returns; called twice for a request, it would not end
 
 
 class _BodyReading:
     """Reads a body, or the rest of one, one chunk at a time; subclasses decide what to do with the chunks."""
 
-    def __init__(self, chunks: Chunks, size: int = 0):
+    def __init__(self, chunks: BodyIterator, size: int = 0):
         self.size = size
         self.started = time.monotonic()
         self._chunks = chunks
@@ -224,7 +224,7 @@ class Body(_BodyReading):
     """
 
     def __init__(
-        self, chunks: Chunks, length: int | None, limit: int, done: Callable[[bytes], None],
+        self, chunks: BodyIterator, length: int | None, limit: int, done: Callable[[bytes], None],
         failed: Callable[[str], None], wait: Callable[[Callable[[], object]], None] | None = None,
         parts: Sequence[bytes] = (),
     ):  # fmt: skip
@@ -638,7 +638,7 @@ def _length(scope: Scope) -> int | None:
 
 
 def _refuse(
-    scope: Scope, protocol: HTTPProtocol, status: int, message: str, chunks: Chunks = None, *, close: bool = True
+    scope: Scope, protocol: HTTPProtocol, status: int, message: str, chunks: BodyIterator = None, *, close: bool = True
 ) -> None:
     """Send an error before the body was read, and discard the body: the rest of `chunks`, if some of it was read."""
     say(scope, protocol, status, message, close=close)

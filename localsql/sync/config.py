@@ -30,7 +30,7 @@ from localsql.bindings import (
 )
 from localsql.dialects import DIALECTS, Dialect, Family
 from localsql.errors import BindingRejected
-from policy.errors import AuthzError, Unavailable, line_of_error
+from policy.errors import AuthzError, Unavailable, one_line
 from policy.rules.program import Signature
 from policy.yaml_text import LocatedMap, YamlRejected, document_from_yaml
 
@@ -58,7 +58,7 @@ class SourceFailed(Unavailable):
 
     def __init__(self, database: str, reason: str):
         self.database = database
-        super().__init__(f"`dbs.{database}`: {line_of_error(reason)}")
+        super().__init__(f"`dbs.{database}`: {one_line(reason)}")
 
 
 class DriverMissing(AuthzError):

@@ -27,7 +27,7 @@ from localsql.sync.config import (
     config_from_text,
 )
 from localsql.sync.sources import SqlConnection, opened
-from policy.errors import AuthzError, Unavailable, line_of_error
+from policy.errors import AuthzError, Unavailable, one_line
 from policy.files import STANDARD_INPUT, bundle_of_files
 from policy.management.command import PolicyCommand, number
 
@@ -239,7 +239,7 @@ class SyncCommand(PolicyCommand):
         except (AuthzError, Unavailable) as reason:
             is_transient, error = isinstance(reason, Unavailable), reason.message
         except Error as reason:  # our own database
-            is_transient, error = True, line_of_error(reason)
+            is_transient, error = True, one_line(reason)
             connection.close()
         except OSError as reason:  # such as a full disk
             is_transient, error = True, str(reason)

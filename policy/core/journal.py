@@ -35,7 +35,7 @@ from policy.core import spaces, spans
 from policy.core.clock import MOMENT_BITS, is_citus, now_in, timeline
 from policy.core.config import settings
 from policy.core.threads import start_thread
-from policy.errors import Busy, Cancelled, IsCopy, Moved, NoPrimary, NotFound, line_of_error
+from policy.errors import Busy, Cancelled, IsCopy, Moved, NoPrimary, NotFound, one_line
 from policy.replicas.reading import note_change
 
 # ---- revisions ----------------------------------------------------------------------------------------------------
@@ -677,7 +677,7 @@ def offsets_of(waiting: Mapping[int, str]) -> dict[int, int]:
             _unreadable.pop(space, None)
         except Exception as error:
             if space not in _unreadable:
-                log.warning("cannot check for changes: %s", line_of_error(error))
+                log.warning("cannot check for changes: %s", one_line(error))
             _unreadable[space] = time.monotonic() + REST * (time.monotonic() - began)
             _let_go()
     return found

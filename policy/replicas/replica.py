@@ -20,7 +20,7 @@ from psycopg.pq import ConnStatus, ExecStatus, TransactionStatus
 from policy.core import spaces
 from policy.core.clock import NUMBER, timeline_of
 from policy.core.config import settings
-from policy.errors import line_of_error
+from policy.errors import one_line
 from policy.replicas.reading import UNCHECKED
 
 log = logging.getLogger("authz.database")
@@ -316,7 +316,7 @@ def tried(replica: Replica, usual: Any, attempt: Callable[[], T]) -> T | None:
         if mine.space != spaces.current():
             _enter(mine, spaces.current())
     except Exception as error:
-        replica.doubt(f"unreachable: {line_of_error(error)}")
+        replica.doubt(f"unreachable: {one_line(error)}")
         return None
     try:
         found = _found(replica, mine, usual, attempt)
@@ -411,4 +411,4 @@ def _let_go_if_broken(replica: Replica, mine: Any, error: Exception) -> None:
     _close(mine)
     if mine.proven_at > replica.lost_at:  # of connections lost together, only the first marks the replica
         replica.lose()
-        replica.doubt(f"connection lost: {line_of_error(error)}")
+        replica.doubt(f"connection lost: {one_line(error)}")

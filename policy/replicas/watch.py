@@ -16,7 +16,7 @@ from policy.core import spaces
 from policy.core.clock import NUMBER, is_to_come, timeline
 from policy.core.config import settings
 from policy.core.threads import start_thread
-from policy.errors import line_of_error
+from policy.errors import one_line
 from policy.replicas.replica import (
     CLOCKS_APART,
     FORKED,
@@ -303,7 +303,7 @@ class ReplicaWatch:
                 is_lost = False
             except Exception as error:
                 if not is_lost:
-                    log.warning("cannot check the primary: %s", line_of_error(error))
+                    log.warning("cannot check the primary: %s", one_line(error))
                 is_lost = True
             for each in self.replicas:
                 each.must_look.set()
@@ -325,7 +325,7 @@ class ReplicaWatch:
             probe = probed(server)
         except Exception as error:
             replica.lose()
-            replica.judge(f"unreachable: {line_of_error(error)}")
+            replica.judge(f"unreachable: {one_line(error)}")
             # If the server is unresponsive, queries that began before this probe would wait in vain.
             replica.end_what_hangs(started if isinstance(error, Unresponsive) else -inf)
             return
@@ -377,7 +377,7 @@ def look_at_primary(server: Server, watch: ReplicaWatch) -> None:
         try:
             found, _ = _looked(server, key_check().before_in.format(schema=f'"{space}".'), of_space)
         except Exception as error:  # such as a space that was dropped; the primary answers for its keys
-            log.info("cannot check the keys of space %s: %s", space, line_of_error(error))
+            log.info("cannot check the keys of space %s: %s", space, one_line(error))
             watch.known.drop(of_space)
         else:
             watch.known.look(found, of_space)

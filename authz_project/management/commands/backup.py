@@ -13,7 +13,7 @@ from authz_project.secret_key import ignore_in_git, is_in_repository
 from authz_project.settings import secret_file
 from authz_project.spaces import space_named, spaces
 from policy.core.spaces import HOME, entered
-from policy.errors import line_of_error
+from policy.errors import one_line
 from policy.management.command import ServiceCommand
 
 
@@ -71,7 +71,7 @@ class Command(ServiceCommand):
         try:
             connection.ensure_connection()
         except Error as reason:
-            raise CommandError(f"Cannot reach the database: {line_of_error(reason)}") from None
+            raise CommandError(f"Cannot reach the database: {one_line(reason)}") from None
         server, minor = divmod(connection.pg_version, 10_000)  # type: ignore[attr-defined]
         found = program("pg_dump")
         if found is None:

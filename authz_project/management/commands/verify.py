@@ -33,7 +33,7 @@ from facts.read import read_snapshot
 from facts.table import fetch, select
 from policy.active import program_of_version
 from policy.core.spaces import everywhere
-from policy.errors import AuthzError, line_of_error
+from policy.errors import AuthzError, one_line
 from policy.management.command import ServiceCommand, counted
 from policy.models import Environment
 from policy.rules.program import Program
@@ -74,7 +74,7 @@ class Command(ServiceCommand):
         try:
             return self._report(findings())
         except Error as reason:
-            raise CommandError(f"Cannot read the database: {line_of_error(reason)}") from None
+            raise CommandError(f"Cannot read the database: {one_line(reason)}") from None
 
     def _sqlite(self, file: Path, database: str | None) -> bool:
         if database:
@@ -154,11 +154,11 @@ def finding_of_policy(environment: Environment) -> BackupFinding:
     try:
         program = program_of_version(version.pk)
     except AuthzError as reason:
-        return wrong(what, f"version {version.number} does not compile: {line_of_error(reason)}")
+        return wrong(what, f"version {version.number} does not compile: {one_line(reason)}")
     try:
         return BackupFinding(what, f"version {version.number} compiles; {_asked(environment.pk, program)}")
     except AuthzError as reason:  # not a fault of the stored data
-        return BackupFinding(what, f"version {version.number} compiles; a check was rejected: {line_of_error(reason)}")
+        return BackupFinding(what, f"version {version.number} compiles; a check was rejected: {one_line(reason)}")
     except _Contradiction as reason:
         return wrong(what, f"version {version.number}: {reason}")
 
@@ -414,7 +414,7 @@ def restore_dump(file: Path, config: Mapping[str, Any]) -> SchemaState:
     how = ("--no-owner", "--no-privileges", "--exit-on-error")
     done = run([restoring.path, *how, f"--dbname={conninfo(config)}", file], backups.password_of(config))
     if done.returncode:
-        raise BackupFailed(f"pg_restore {restoring.version}: {line_of_error(done.stderr)}")
+        raise BackupFailed(f"pg_restore {restoring.version}: {one_line(done.stderr)}")
     state = state_of(_rows(config, APPLIED))
     if _rows(config, "SELECT 1 FROM pg_tables WHERE schemaname = current_schema() AND tablename = 'authz_space'"):
         _rows(config, "DELETE FROM authz_space WHERE server <> '' RETURNING 1")
@@ -432,4 +432,4 @@ def _rows(config: Mapping[str, Any], statement: str) -> list[Any]:
         with psycopg.connect(conninfo(config), **options) as database:
             return database.execute(statement).fetchall()
     except psycopg.Error as reason:
-        raise BackupFailed(f"Cannot reach the database: {line_of_error(reason)}") from None
+        raise BackupFailed(f"Cannot reach the database: {one_line(reason)}") from None
