@@ -154,7 +154,7 @@ def test_the_dump_of_a_space_is_verified(filled, database_urls, tmp_path):
         elsewhere = "INSERT INTO authz_space (name, server, number, is_ready, created_at) VALUES"
         database.execute(f"{elsewhere} ('far', 'eu', 2, true, now())")
     for name, more in (("europe", ("--space", "europe")), ("all", ())):
-        told = manage(tmp_path, url, "backup", f"{name}.dump", *more).splitlines()
+        told = manage(tmp_path, url, "backup", f"{name}.dump", "--overwrite", *more).splitlines()
         subprocess.run(told[0], shell=True, cwd=tmp_path, check=True, timeout=120)
     assert "WRONG  facts of `acme`: 0 are stored" in verified("europe", code=1)
     assert "WRONG  facts of `acme` (europe): 0 are stored" in verified("all", code=1)  # which is all of it
