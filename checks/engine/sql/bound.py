@@ -384,7 +384,7 @@ class BoundRenderer(StoredRenderer):
 
     def of_row(self, plan: Plan, ends: Iterable[Exit], outer: OuterColumn) -> RowCondition | None:
         """Return the condition that an outer column is among a list's answers; None if no facts are of its row."""
-        if self.dialect.among_few is None:
+        if not self.dialect.combines_indexes:
             return None
         scope, tables = self.entered(plan, SelectScope())
         tests: dict[Hashable, list[RowTest]] = {}
@@ -461,8 +461,7 @@ class BoundRenderer(StoredRenderer):
         arms = [self.arm(end, [_element(end.outs[0], kind)], scope) for end in ends]
         rows: Text = ("SELECT q.o0 FROM (", *union(arms, distinct=False), ") q WHERE q.o0 IS NOT NULL")
         sets.append(self._once(ends, rows, tables))
-        assert self.dialect.among_few is not None, "rows are tested where their indexes can be combined"
-        return self.dialect.among_few(column, sets[-1])
+        return self.dialect.among_few((column,), sets[-1])
 
     def _once(self, ends: list[Exit], rows: Text, tables: list[Text]) -> Text:
         """Return a SELECT with the tables that it reads."""
