@@ -11,6 +11,7 @@ from facts import keyset_pages, store
 from facts.keyset_pages import beginning, exactly, listing, search_columns
 from facts.models import Signature
 from facts.pages.browse import MARKS, turned
+from facts.pages.change import _stored_and_gone
 from facts.store import Inserts
 from facts.wire import Argument, Fact, FactPattern
 from policy.core.clock import now
@@ -141,7 +142,7 @@ def test_what_has_ended_is_not_met(environment):
     assert [each.args[0].id for each in keyset_pages.every(steps)] == ["b"]
     assert keyset_pages.count(steps).number == 1
     row = (kinds[0].pk, "a", "", "", "", "")
-    assert keyset_pages.kept(kinds, {row}) == {}
+    assert _stored_and_gone([row], {kinds[0].pk: kinds[0]}) == ([], [Fact("p", soon.args)])
 
 
 # ---- counts ------------------------------------------------------------------------------------------------------
