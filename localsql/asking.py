@@ -46,15 +46,7 @@ from localsql.bindings import Bindings, bindings_from_text, check_column, log_on
 from localsql.dialects import NATIVE, Family, Typed
 from localsql.errors import NotExpressible, StoredBesides, TooLargeStatement, TooManyConstants, UnboundedVariable
 from localsql.fold import Residual, pruned
-from localsql.plan import (
-    CallerTables,
-    ConstantRows,
-    Execution,
-    LocalBranch,
-    LocalBranches,
-    Splitter,
-    planned,
-)
+from localsql.plan import CallerTables, ConstantRows, Execution, LocalBranch, LocalBranches, Splitter, planned
 from localsql.render import TOP, DoesNotFit, Layouts, LocalRenderer, check_whole
 from policy.active import Seen
 from policy.core.clock import timeline

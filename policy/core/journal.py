@@ -19,15 +19,7 @@ from threading import Condition
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from django.db import (
-    DEFAULT_DB_ALIAS,
-    Error,
-    InternalError,
-    OperationalError,
-    connection,
-    connections,
-    transaction,
-)
+from django.db import DEFAULT_DB_ALIAS, Error, InternalError, OperationalError, connection, connections, transaction
 from django.db.backends.utils import CursorWrapper
 from django.http import HttpRequest
 

@@ -7,15 +7,7 @@ from django.contrib.auth.hashers import make_password
 from django.core.management.base import BaseCommand
 from django.utils import timezone
 
-from documents.models import (
-    Comment,
-    Document,
-    Folder,
-    Membership,
-    Organization,
-    Project,
-    Team,
-)
+from documents.models import Comment, Document, Folder, Membership, Organization, Project, Team
 
 User = get_user_model()
 
