@@ -12,15 +12,15 @@ A row belongs to its signature's environment, so no row can be in two environmen
 past facts.
 """
 
+import json
 from collections.abc import Iterable
 from typing import Any
 
-import orjson
 from django.db import models
 from django.utils.functional import cached_property
+from django.utils.module_loading import import_string
 
 from policy.models import Environment
-from policy.rules import program
 
 MAX_ARGUMENTS = 5
 COLUMNS = ("a0", "a1", "a2", "a3", "a4")
@@ -54,16 +54,17 @@ class Signature(models.Model):
         return f"{self.predicate} {self.types}"
 
     @cached_property
-    def signature(self) -> program.Signature:
-        return program.Signature(self.predicate, types_of_text(self.types))
+    def signature(self) -> Any:
+        """Return the engine's `Signature`, which a Django project that starts does not need."""
+        return import_string("policy.rules.program.Signature")(self.predicate, types_of_text(self.types))
 
 
 def text_of_types(types: tuple[str, ...]) -> str:
-    return orjson.dumps(types).decode()
+    return json.dumps(types, ensure_ascii=False, separators=(",", ":"))
 
 
 def types_of_text(text: str) -> tuple[str, ...]:
-    return tuple(orjson.loads(text))
+    return tuple(json.loads(text))
 
 
 # ---- indexes -------------------------------------------------------------------------------------------------------

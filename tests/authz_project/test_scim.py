@@ -22,6 +22,7 @@ from authz_project.management.commands.serve import scim_mapping
 from authz_project.models import ScimResource
 from authz_project.scim import MappingInvalid, mapping_of
 from policy.active import Scope
+from policy.errors import AuthzError
 from policy.publishing import publish
 from tests.service import start_service
 
@@ -456,7 +457,7 @@ def test_a_wrong_mapping_stops_the_start(tmp_path):
         ("wrong.yaml", "must name the user"),
         ("none.yaml", "no such file or directory; check"),
     ):
-        with pytest.raises(CommandError, match=said):
+        with pytest.raises((CommandError, AuthzError), match=said):
             scim_mapping(tmp_path / name)
 
 

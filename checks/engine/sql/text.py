@@ -16,6 +16,7 @@ one:
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -24,8 +25,6 @@ from enum import StrEnum
 from functools import cached_property
 from operator import itemgetter
 from typing import Any
-
-import orjson
 
 from checks.engine.rules.clauses import Const, Other, Slot, Term, tick, value
 from policy.core.clock import is_to_come, now_in
@@ -359,7 +358,7 @@ def selects_of(ids: Sequence[str], dialect: Dialect) -> list[Text]:
 
 def _listed(ids: Sequence[str], dialect: Dialect) -> Text:
     """Return a table of the ids, which takes one parameter."""
-    return dialect.values((Const(orjson.dumps(ids).decode()),))
+    return dialect.values((Const(json.dumps(ids)),))
 
 
 # ---- dialects -------------------------------------------------------------------------------------------------------
