@@ -6,8 +6,7 @@ import logging
 from abc import ABC, abstractmethod
 from array import array
 from functools import cached_property, partial
-from hashlib import blake2b
-from secrets import token_bytes
+from itertools import count
 from threading import Lock
 from typing import ClassVar, NamedTuple, Protocol
 
@@ -145,9 +144,7 @@ class Answering(Asking, ABC):
 
     @cached_property
     def _names(self) -> tuple[bytes, bytes]:
-        mine = type(self)
-        name = f"{mine.__module__}.{mine.__name__}".encode()
-        return name, name + b"/published"
+        return b"%d" % next(_numbers), b"%d" % next(_numbers)
 
     @abstractmethod
     def reply(self, request: Request, who: Caller) -> Reply:
@@ -160,15 +157,14 @@ class Answering(Asking, ABC):
 # An answer is stored with the state of its snapshot: the policy version, and the moment, a random number that changes
 # with every change of the environment. When the request is repeated, one small statement checks the key and reads the
 # current state. If that is the same, the cached answer is sent. All else that an answer depends on is in the request:
-# the cache key is a digest of the whole request, with a secret, so that nobody can look for two that have the same one.
+# the cache key is the whole request.
 #
 # A process remembers the latest moment that its statements saw. An answer of another moment is not worth confirming:
 # the question is run at once. So a question that is new, or new since a change, costs one statement, as without a
 # cache. The answer to a request's first occurrence is not stored, since most requests are never repeated.
 
-CacheKey = bytes  # a digest of environment, operation, and request body
-_DIGEST_BYTES = 15  # with which the key takes 48 bytes
-_DIGEST_SECRET = token_bytes(16)
+CacheKey = bytes  # environment, endpoint, and request body
+_numbers = count()  # of endpoints, once for published clients
 _OVERHEAD = 300  # bytes of the smallest answer, including its entries in tables
 _SMALL = 100  # bytes of a body; many answers have the same small one
 _MOST_SMALL = 1_000
@@ -200,8 +196,8 @@ class CachedAnswer(NamedTuple):
         return self.valid_while.seen
 
 
-def _bytes_of(answer: CachedAnswer) -> int:
-    return len(answer.body) + len(answer.warning) + _OVERHEAD + _OF_UNUSED * len(answer.unused.kinds)
+def _bytes_of(key: CacheKey, answer: CachedAnswer) -> int:
+    return len(key) + len(answer.body) + len(answer.warning) + _OVERHEAD + _OF_UNUSED * len(answer.unused.kinds)
 
 
 _answers: Cache[CacheKey, CachedAnswer] = Cache(settings.ANSWER_CACHE, _bytes_of)
@@ -215,13 +211,13 @@ def cache_key(who: Caller, what: bytes, body: bytes) -> CacheKey | None:
     """Return the cache key of the request; None if the cache is off, or the request occurs for the first time."""
     if not settings.ANSWER_CACHE:
         return None
-    number = hash((who.environment_id, what, body))
+    key = b"%d %s %s" % (who.environment_id, what, body)
+    number = hash(key)
     place = number % _MOST_SEEN
     if _seen[place] != number:
         _seen[place] = number
         return None
-    request = b"%d %s %s" % (who.environment_id, what, body)
-    return blake2b(request, digest_size=_DIGEST_BYTES, key=_DIGEST_SECRET).digest()
+    return key
 
 
 def lookup(who: Caller, key: CacheKey) -> CachedAnswer | None:
@@ -252,7 +248,7 @@ def store(who: Caller, key: CacheKey, found: AnswerSource, body: bytes) -> None:
         if len(_small) >= _MOST_SMALL:
             _small.clear()
         answer = _small.setdefault(answer, answer)
-    if _bytes_of(answer) <= settings.ANSWER_CACHE / _SHARE:
+    if _bytes_of(key, answer) <= settings.ANSWER_CACHE / _SHARE:
         _answers.store(key, answer)
 
 

@@ -166,7 +166,7 @@ _MOST_ENVIRONMENTS = 10_000
 _LEAST = 5_000  # characters: the least weight of a program, however short its text
 
 
-def _weight(program: Program) -> int:
+def _weight(version_id: int, program: Program) -> int:
     # A program larger than the whole cache is cached alone.
     return min(len(program.source.text) + _LEAST, _REMEMBERED)
 

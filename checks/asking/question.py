@@ -417,7 +417,7 @@ class StatementKey(NamedTuple):
 class Cache(Recent[K, V]):
     """A bounded cache. If several threads need the same missing key, one computes the value and the others wait."""
 
-    def __init__(self, most: int, weigh: Callable[[V], int] | None = None):
+    def __init__(self, most: int, weigh: Callable[[K, V], int] | None = None):
         super().__init__(most, weigh)
         self._making = tuple(limits.DeadlineLock() for _ in range(16))
 

@@ -520,9 +520,9 @@ class Recent(Generic[K, V]):
     value at each hit, which takes a lock, and needs more memory for each value than many of them take.
     """
 
-    def __init__(self, most: int, weigh: Callable[[V], int] | None = None):
-        """Limit the cache to `most` values or, with `weigh`, to values of that total weight."""
-        self._most, self._weigh = most, weigh or (lambda value: 1)
+    def __init__(self, most: int, weigh: Callable[[K, V], int] | None = None):
+        """Limit the cache to `most` values or, with `weigh`, to keys and values of that total weight."""
+        self._most, self._weigh = most, weigh or (lambda key, value: 1)
         self._newer: dict[K, V] = {}
         self._older: dict[K, V] = {}
         self._weight = 0  # of the newer ones
@@ -560,7 +560,7 @@ class Recent(Generic[K, V]):
         return len(self._newer) + len(self._older)
 
     def _store(self, key: K, value: V) -> None:
-        weight = self._weigh(value)
+        weight = self._weigh(key, value)
         assert weight <= self._most, "a value has room"
         self._drop(key)
         if self._weight + weight > self._most / 2:
@@ -573,7 +573,7 @@ class Recent(Generic[K, V]):
         self._older.pop(key, None)
         dropped = self._newer.pop(key, None)
         if dropped is not None:
-            self._weight -= self._weigh(dropped)
+            self._weight -= self._weigh(key, dropped)
 
 
 def compact(json: bytes) -> bytes:

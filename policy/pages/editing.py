@@ -79,7 +79,7 @@ class LatestOnly:
 
 
 _compiling, _testing = LatestOnly(), LatestOnly()
-_programs: Recent[str, Program] = Recent(_KEPT, lambda program: len(program.source.text) + 1)  # by digest
+_programs: Recent[str, Program] = Recent(_KEPT, lambda text, program: len(program.source.text) + 1)  # by digest
 
 
 def program_of(source: Source, window: object) -> Program:

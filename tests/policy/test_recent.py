@@ -40,7 +40,7 @@ def test_what_was_used_once_does_not_stay_for_good():
 
 def test_values_have_weights():
     """What is heavier than a generation is alone in its own, and leaves no more than the limit in all."""
-    found: Recent[str, str] = Recent(10, len)
+    found: Recent[str, str] = Recent(10, lambda key, value: len(value))
     for key, value in (("a", "x" * 4), ("b", "x" * 4), ("a", "x" * 3), ("c", "x" * 1)):
         found.store(key, value)
     assert [found.get(key) for key in "abc"] == ["x" * 3, "x" * 4, "x" * 1]
