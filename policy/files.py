@@ -57,15 +57,26 @@ def make_folder(name: str) -> None:
 
 @contextmanager
 def written_file(name: str, replaces: bool = True, mode: int = 0o666) -> Iterator[TextIO]:
-    """Open a text file for writing. Overwrite an existing one, which keeps its mode; without `replaces`, fail."""
+    """Open a text file for writing; without `replaces`, fail if it exists.
+
+    An existing one is replaced once the new one is complete, which has its mode and owner. Pipes and devices are
+    written to.
+    """
     _refuse_empty(name)
 
     def opener(name: str, flags: int) -> int:
         return os.open(name, flags, mode)
 
+    path = Path(os.path.realpath(name))
     try:
-        with open(name, "w" if replaces else "x", encoding="utf-8", newline="", opener=opener) as file:
-            yield file
+        if replaces and path.is_file():
+            with _opened_beside(path) as (file, new):
+                yield file
+                _be_whole(file, new, path)
+                new.replace(path)
+        else:
+            with open(name, "w" if replaces else "x", encoding="utf-8", newline="", opener=opener) as file:
+                yield file
     except FileExistsError:
         raise FileAlreadyExists(f"`{shown_name(name)}` already exists; not overwritten") from None
     except OSError as reason:
@@ -98,7 +109,9 @@ def replace_text(name: str, before: str, after: str) -> None:
     try:
         if not (path.is_file() and os.access(path, os.W_OK)):
             raise Unwritable(f"cannot write `{shown_name(name)}`: not a regular file")
-        with _written_beside(path, after.encode()) as new:
+        with _opened_beside(path) as (file, new):
+            file.write(after)
+            _be_whole(file, new, path)
             if path.read_bytes() != before.encode():
                 raise Unwritable(f"`{shown_name(name)}` was changed by another program; not overwritten")
             new.replace(path)
@@ -107,19 +120,22 @@ def replace_text(name: str, before: str, after: str) -> None:
 
 
 @contextmanager
-def _written_beside(path: Path, raw: bytes) -> Iterator[Path]:
-    """Write a new file in the same directory, sync it to disk and yield it; then remove it, unless it was renamed."""
+def _opened_beside(path: Path) -> Iterator[tuple[TextIO, Path]]:
+    """Open a new text file in the same directory, and yield it with its path; then remove it, unless it was renamed."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.", suffix=".new")
     new = Path(name)
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(raw)
-            file.flush()
-            os.fsync(handle)
-        _be_like(new, path.stat())
-        yield new
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+            yield file, new
     finally:
         new.unlink(missing_ok=True)
+
+
+def _be_whole(file: TextIO, new: Path, before: Path) -> None:
+    """Sync a new file to disk, and give it what the one has that it replaces."""
+    file.flush()
+    os.fsync(file.fileno())
+    _be_like(new, before.stat())
 
 
 def _be_like(new: Path, before: os.stat_result) -> None:

@@ -85,6 +85,27 @@ def test_what_is_dumped_is_for_the_eyes_of_its_owner(environment, tmp_path):
         os.umask(before)
 
 
+def test_a_dump_that_fails_leaves_the_earlier_one(environment, tmp_path, monkeypatch):
+    file = tmp_path / "facts.jsonl"
+    store.apply(environment.pk, [Inserts([fact_from_text("owns(User:ann, Repo:r)")])])
+    run("dump_facts", str(file))
+    file.chmod(0o640)
+    before = file.read_text()
+    written = WRITERS["json"]
+
+    def fails(target, facts) -> int:
+        target.write("half a line")
+        raise CommandError("the database is gone")
+
+    monkeypatch.setitem(WRITERS, "json", fails)
+    with pytest.raises(CommandError, match="is gone"):
+        run("dump_facts", str(file))
+    assert file.read_text() == before and [*tmp_path.iterdir()] == [file]
+    monkeypatch.setitem(WRITERS, "json", written)
+    run("dump_facts", str(file))
+    assert file.read_text() == before and file.stat().st_mode & 0o777 == 0o640
+
+
 def test_one_bad_line_stops_the_load_and_every_bad_line_is_told(environment, tmp_path):
     file = tmp_path / "facts.jsonl"
     file.write_text(LINES + "nonsense\n" + '{"predicate":"p","args":[{"type":"T"}]}\n')
