@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from ipaddress import IPv6Address, ip_address
 from typing import NamedTuple
 
-from cachetools import LRUCache
 from django.conf import settings
 from django.contrib.admin.forms import AdminAuthenticationForm
 from django.core.exceptions import ValidationError
@@ -20,6 +19,7 @@ from django.http.request import split_domain_port
 from authz_project.models import LoginAttempts
 from authz_project.settings import Rate
 from policy.core.clock import now, time_of
+from policy.core.memory import Recent
 from policy.errors import AuthzError
 
 # ---- rate limit ---------------------------------------------------------------------------------------------------
@@ -29,7 +29,7 @@ from policy.errors import AuthzError
 # of them as a burst, and then as many as are refilled. A request that finds the bucket empty is refused with the time
 # to wait for the next token.
 
-_MOST = 10_000  # keys; the least recently used one is evicted, and starts again with a full bucket
+_MOST = 10_000  # keys; one that was not used for long is evicted, and starts again with a full bucket
 
 
 class TooManyRequests(AuthzError):
@@ -48,7 +48,7 @@ class _Bucket(NamedTuple):
     at: float  # when there were this many
 
 
-_buckets: LRUCache[str, _Bucket] = LRUCache(_MOST)  # by the hash of a key that was found valid
+_buckets: Recent[str, _Bucket] = Recent(_MOST)  # by the hash of a key that was found valid
 _lock = threading.Lock()
 
 
@@ -58,7 +58,7 @@ def take_token(key_hash: str, rate: Rate) -> None:
         now = time.monotonic()
         tokens = _tokens(_buckets.get(key_hash), rate, now)
         if tokens >= 1:
-            _buckets[key_hash] = _Bucket(tokens - 1, now)
+            _buckets.store(key_hash, _Bucket(tokens - 1, now))
             return
     wait = math.ceil((1 - tokens) * rate.seconds / rate.requests)
     raise TooManyRequests(rate, max(1, wait))
