@@ -59,17 +59,17 @@ def taken_apart(model: ir.Model) -> SeparatedRelations:
 def _between_things(model: ir.Model) -> set[RelationKey]:
     """Return the relations that link objects although no arrow follows them: `supersedes: [document]`."""
     things = {type_.name for type_ in model.types if type_.relations}
-    asked = _asked(model)
+    referenced = _referenced(model)
     return {
         (type_.name, relation.name)
         for type_, relation in ir.relations_of(model)
         if ir.is_direct(relation.expression)
         and all(_is_plain(each) and each.type in things for each in relation.subjects)
-        and (type_.name, relation.name) not in asked
+        and (type_.name, relation.name) not in referenced
     }
 
 
-def _asked(model: ir.Model) -> set[RelationKey]:
+def _referenced(model: ir.Model) -> set[RelationKey]:
     """Return the relations whose subjects are those of other relations, too: of the same object, or as a userset."""
     found: set[RelationKey] = set()
     for type_, relation in ir.relations_of(model):
@@ -508,10 +508,10 @@ def _actors(apart: SeparatedRelations) -> frozenset[str]:
                 found.add(type_.name)
             if isinstance(leaf, ir.Arrow):
                 arrived_at.add(leaf.relation)
-    asked = _asked(apart.model)
+    referenced = _referenced(apart.model)
     for type_, relation in ir.relations_of(apart.model):
         key = (type_.name, relation.name)
-        if key in apart.leading and (key in asked or relation.name in arrived_at):
+        if key in apart.leading and (key in referenced or relation.name in arrived_at):
             found |= {each.type for each in relation.subjects}
     if not found:
         found = {type_.name for type_ in apart.model.types if not type_.relations} or {
