@@ -8,6 +8,7 @@ from django.test.utils import CaptureQueriesContext
 
 from facts import history, read, store
 from facts.store import Inserts
+from facts.table import execute
 from policy.core import clock
 from policy.core.journal import advance, changing, current_offset
 from policy.models import Environment, Revision
@@ -159,6 +160,8 @@ def plans(act) -> list[str]:
 
 @pytest.mark.parametrize("ended", [0, 3, 300])
 def test_what_has_ended_is_found_by_the_index_of_ends(api, ended):
+    if connection.vendor == "postgresql":
+        execute("TRUNCATE authz_fact")  # else the planner counts empty pages that other tests have left
     store.apply(api.environment.pk, [Inserts([as_fact(f"w{n}") for n in range(3000)])])
     filled(api, ended, lasting=200)
     if connection.vendor == "postgresql":
