@@ -75,14 +75,28 @@ def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "authz_project.settings")
     os.umask(0o077)  # databases contain password hashes, dumps contain permissions: files are private
     gc.disable()  # during imports, which leave no garbage
+    open_streams()
     try:
-        _run(sys.argv)
-        if not sys.stdout.closed:  # closed by the language server
-            sys.stdout.flush()  # here, where a failure can still be reported
+        try:
+            _run(sys.argv)
+        finally:
+            if not sys.stdout.closed:  # closed by the language server
+                sys.stdout.flush()  # here, where a failure can still be reported
     except (Exception, KeyboardInterrupt) as reason:
         sys.exit(_runner().ending_of(reason))
     finally:
         gc.enable()  # for programs that call this and continue
+
+
+def open_streams() -> None:
+    """Open standard streams that the process was started without, so that no other file gets their numbers.
+
+    Their use fails, as that of closed ones does in other programs; only messages to standard error are dropped.
+    """
+    unusable = {"stdin": (os.O_WRONLY, "r"), "stdout": (os.O_RDONLY, "w"), "stderr": (os.O_WRONLY, "w")}
+    for name, (flags, mode) in unusable.items():
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, flags), mode, encoding="utf-8"))
 
 
 def _run(argv: list[str]) -> None:

@@ -1,5 +1,6 @@
 """Find and run a command, or suggest a similar one; report errors."""
 
+import errno
 import gc
 import os
 import signal
@@ -132,6 +133,9 @@ def ending_of(reason: BaseException) -> str | int:
             return f"error: {_matter_with(reason)}"
         case UnicodeEncodeError():
             return f"error: {_unwritable(reason)}"
+        case OSError(errno=errno.EBADF):
+            _forget_output()
+            return "error: Standard input or output is closed."
         case OSError():
             _forget_output()
             path = f"{reason.filename}: " if reason.filename else ""

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 
@@ -66,6 +67,24 @@ def test_output_that_nobody_takes_ends_a_command_quietly(tmp_path, reads, status
         os.close(writer)
     assert done.returncode == status
     assert done.stderr == ("" if reads else "error: no space left on device\n")
+
+
+def test_a_standard_stream_that_is_closed_ends_a_command_with_a_line(tmp_path):
+    variables = os.environ | {"DATABASE_URL": "sqlite:///x.sqlite3", "SECRET_KEY": ""}
+    assert manage(tmp_path, "sqlite:///x.sqlite3", "migrate", capture_output=True).returncode == 0
+    closed = "error: Standard input or output is closed.\n"
+    for command, said in {
+        "check_policy - <&-": closed,
+        "load_facts - <&-": closed,
+        "version >&-": closed,
+        "ask authorize User:ann read Repo:anvil >&-": closed,
+        "ask authorize User:ann read Repo:anvil >/dev/full": "error: no space left on device\n",
+        "check_policy nothing.polar 2>&-": "",
+    }.items():
+        line = f"{shlex.join([sys.executable, str(ROOT / 'manage.py')])} {command}"
+        done = subprocess.run(["sh", "-c", line], cwd=tmp_path, env=variables, capture_output=True, text=True)
+        assert (command, done.returncode, done.stderr) == (command, 1, said)
+
 
 
 @pytest.mark.parametrize(

@@ -52,8 +52,8 @@ class Command(PolicyCommand):
         self.stdout.write("Forget them for good? Type yes to confirm: ", ending="")
         self.stdout.flush()
         try:
-            said = sys.stdin.readline() if sys.stdin is not None else ""
-        except (OSError, ValueError):  # standard input is closed
+            said = sys.stdin.readline()
+        except (OSError, ValueError):  # it is closed
             said = ""
         if not said:
             self.stdout.write()
