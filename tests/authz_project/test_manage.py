@@ -86,7 +86,6 @@ def test_a_standard_stream_that_is_closed_ends_a_command_with_a_line(tmp_path):
         assert (command, done.returncode, done.stderr) == (command, 1, said)
 
 
-
 @pytest.mark.parametrize(
     ("error", "said"),
     [
