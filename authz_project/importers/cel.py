@@ -33,7 +33,6 @@ def network_bounds(text: str) -> tuple[int, int]:
 # ---- values -------------------------------------------------------------------------------------------------------
 # Convert parameter values from JSON to Polar: times and durations become seconds, addresses integers.
 
-FIRST, LAST = "first", "last"  # address of a network
 _TYPES = {
     "int": INTEGER, "uint": INTEGER, "double": INTEGER, "timestamp": INTEGER, "duration": INTEGER,
     "ipaddress": INTEGER, "string": STRING, "bool": BOOLEAN,
@@ -192,33 +191,31 @@ def described(operand: ir.ModelOperand) -> str:
             return name
         case ir.Constant(value):
             return str(value)
+        case ir.NetworkEnd(name, is_last):
+            return f"{name} {'last' if is_last else 'first'}"
         case ir.Sum(left, right, minus):
             second = f"({described(right)})" if isinstance(right, ir.Sum) else described(right)
             return f"{described(left)} {'-' if minus else '+'} {second}"
 
 
+def parameters_of(operand: ir.ModelOperand) -> list[str]:
+    match operand:
+        case ir.GivenValue(name) | ir.NetworkEnd(name):
+            return [name]
+        case ir.Sum(left, right):
+            return [*parameters_of(left), *parameters_of(right)]
+    return []
+
+
 def unasked(condition: ir.ModelCondition) -> list[str]:
     """Return the parameters that the translated test does not use."""
-    asked = {*_asked(condition.test), *(each.parameter for each in networks(condition.test))}
-    asked |= {name for total in sums(condition.test) for name in parameters_of(total)}
+    asked = {name for operand in ir.operands(condition.test) for name in parameters_of(operand)}
     return [each.name for each in condition.parameters if each.name not in asked]
 
 
-def _asked(test: ir.ModelTest) -> Iterator[str]:
-    """Yield the names of the values that a test needs: parameters, sums, and network bounds."""
-    for atom in ir.atoms(test):
-        match atom:
-            case ir.IsTrue(name):
-                yield name
-            case ir.ModelComparison(_, left, right):
-                yield from (described(each) for each in (left, right) if not isinstance(each, ir.Constant))
-            case ir.OneOf(item, values):
-                yield from (described(each) for each in (item, values) if isinstance(each, ir.GivenValue | ir.Sum))
-            case ir.InNetwork(address, network):
-                if isinstance(address, ir.GivenValue):
-                    yield address.parameter
-                if isinstance(network, ir.GivenValue):
-                    yield from (f"{network.parameter} {end}" for end in (FIRST, LAST))
+def sums(test: ir.ModelTest) -> list[ir.Sum]:
+    """Return the outermost sums of a test."""
+    return [each for each in ir.operands(test) if isinstance(each, ir.Sum)]
 
 
 def worked_out(condition: ir.ModelCondition, values: ir.ContextValues) -> dict[str, list[Value]]:
@@ -231,61 +228,34 @@ def worked_out(condition: ir.ModelCondition, values: ir.ContextValues) -> dict[s
                 found[name] = values_of(types[name], raw)
             except NoEquivalent as reason:
                 raise NoEquivalent(f"parameter {name}: {reason}") from None
-    for total in sums(condition.test):
-        if (number := _total(total, found)) is not None:
-            found[described(total)] = [Value(INTEGER, str(number))]
-    for network in networks(condition.test):
-        if network.parameter in found:
-            try:
-                first, last = network_bounds(found[network.parameter][0].id)
-            except ValueError as reason:
-                raise NoEquivalent(f"parameter {network.parameter}: {reason}") from None
-            found[f"{network.parameter} {FIRST}"] = [Value(INTEGER, str(first))]
-            found[f"{network.parameter} {LAST}"] = [Value(INTEGER, str(last))]
-    asked = {*_asked(condition.test), *(unasked(condition) if condition.needs_every_value else ())}
-    return {name: each for name, each in found.items() if name in asked}
+    needed = dict.fromkeys(unasked(condition) if condition.needs_every_value else ())
+    for operand in ir.operands(condition.test):
+        needed[described(operand)] = None
+        if not isinstance(operand, ir.GivenValue) and (number := _number_of(operand, found)) is not None:
+            found[described(operand)] = [Value(INTEGER, str(number))]
+    return {name: each for name, each in found.items() if name in needed}
 
 
-def _total(operand: ir.ModelOperand, found: dict[str, list[Value]]) -> int | None:
+def _number_of(operand: ir.ModelOperand, found: Mapping[str, list[Value]]) -> int | None:
+    """Return the operand's value; None if a parameter has none."""
     match operand:
         case ir.GivenValue(name):
             return int(found[name][0].id) if name in found else None
         case ir.Constant(value):
             return int(value)
+        case ir.NetworkEnd(name, is_last):
+            try:
+                return network_bounds(found[name][0].id)[is_last] if name in found else None
+            except ValueError as reason:
+                raise NoEquivalent(f"parameter {name}: {reason}") from None
         case ir.Sum(left, right, minus, type=type_name):
-            first, second = _total(left, found), _total(right, found)
+            first, second = _number_of(left, found), _number_of(right, found)
             if first is None or second is None:
                 return None
             number = first - second if minus else first + second
             if not is_number_of(type_name, number):
                 raise NoEquivalent(f"{described(operand)} is out of range for type {type_name}")
             return number
-
-
-def sums(test: ir.ModelTest) -> list[ir.Sum]:
-    """Return the outermost sums of a test."""
-    found: list[object] = []
-    for atom in ir.atoms(test):
-        if isinstance(atom, ir.ModelComparison):
-            found += [atom.left, atom.right]
-        elif isinstance(atom, ir.OneOf):
-            found.append(atom.item)
-    return [each for each in found if isinstance(each, ir.Sum)]
-
-
-def networks(test: ir.ModelTest) -> list[ir.GivenValue]:
-    """Return the networks of a test that are parameters."""
-    found = (atom.network for atom in ir.atoms(test) if isinstance(atom, ir.InNetwork))
-    return [each for each in found if isinstance(each, ir.GivenValue)]
-
-
-def parameters_of(operand: ir.ModelOperand) -> list[str]:
-    match operand:
-        case ir.GivenValue(name):
-            return [name]
-        case ir.Sum(left, right):
-            return [*parameters_of(left), *parameters_of(right)]
-    return []
 
 
 # ---- parsing ------------------------------------------------------------------------------------------------------
@@ -393,8 +363,7 @@ class _CelReader:
             case "negation":
                 return ir.Negation(self.test(node.children[0]))
             case "choice":
-                chosen, one, other = map(self.test, node.children)
-                return ir.AnyOf((ir.AllOf((chosen, one)), ir.AllOf((ir.Negation(chosen), other))))
+                return ir.ModelChoice(*map(self.test, node.children))
         try:
             return self._atom(node)
         except NoEquivalent as reason:
@@ -448,12 +417,19 @@ class _CelReader:
             raise NoEquivalent("`in_cidr` requires an address and a string")
         if isinstance(address.operand, ir.Sum) or isinstance(network.operand, ir.Sum):
             raise NoEquivalent("addition of addresses is not supported")
-        if isinstance(network.operand, ir.Constant):
-            try:
-                network_bounds(str(network.operand.value))
-            except ValueError as reason:
-                raise NoEquivalent(str(reason)) from None
-        return ir.InNetwork(address.operand, network.operand, self._place(node))
+        place = self._place(node)
+        first, last = self._ends(network.operand, place)
+        above = ir.ModelComparison(">=", address.operand, first, place)
+        return ir.AllOf((above, ir.ModelComparison("<=", address.operand, last, place)))
+
+    def _ends(self, network: ir.ModelOperand, place: ir.Place) -> Iterator[ir.ModelOperand]:
+        """Yield the first and last address of a network."""
+        if isinstance(network, ir.GivenValue):
+            return (ir.NetworkEnd(network.parameter, is_last, place) for is_last in (False, True))
+        try:
+            return (ir.Constant(number, place) for number in network_bounds(described(network)))
+        except ValueError as reason:
+            raise NoEquivalent(str(reason)) from None
 
     def _constant(self, node: SyntaxTree, type_name: str) -> ir.Constant:
         typed = self._typed(node)

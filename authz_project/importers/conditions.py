@@ -116,18 +116,12 @@ class _ConditionWriter:
 
     def _given(self) -> Iterator[ast.Formula]:
         """Yield conditions that each value needed by the test is present."""
-        for atom in ir.atoms(self.condition.test):
-            match atom:
-                case ir.ModelComparison(_, left, right):
-                    yield from (*self._term(left)[1], *self._term(right)[1])
-                case ir.OneOf(item, values):
-                    yield from self._term(item)[1]
-                    if isinstance(values, ir.GivenValue):
-                        yield _value(values.parameter, terms.ANY)
-                case ir.InNetwork(address, network):
-                    yield from (*self._term(address)[1], *self._ends(network)[1])
-                case ir.IsTrue(name):
-                    yield _value(name, terms.ANY)
+        for operand in ir.operands(self.condition.test):
+            type_name = self._types.get(cel.described(operand), "")
+            if type_name == "bool" or type_name.startswith("list<"):
+                yield _value(cel.described(operand), terms.ANY)
+            else:
+                yield from self._term(operand)[1]
 
     def says(self, test: ir.ModelTest, holds: bool) -> ast.Formula:
         """Return the condition that the test is definitely true; with `holds=False`, that it is definitely false."""
@@ -141,14 +135,16 @@ class _ConditionWriter:
             case ir.AllOf(parts) | ir.AnyOf(parts):
                 formulas = [self.says(part, holds) for part in parts]
                 return _together(formulas) if isinstance(test, ir.AllOf) == holds else terms.either(*formulas)
+            case ir.ModelChoice(chosen, one, other):
+                sides = (one, True), (other, False)
+                either = [_together([self.says(chosen, met), self.says(side, holds)]) for side, met in sides]
+                return terms.either(*either)
             case ir.IsTrue(name):
                 return _value(name, terms.constant(holds))
             case ir.ModelComparison(operator, left, right):
                 return self._compared(operator if holds else OPPOSITE[operator], left, right)
             case ir.OneOf(item, values):
                 return self._one_of(item, values, holds)
-            case ir.InNetwork(address, network):
-                return self._in_network(address, network, holds)
 
     def _compared(self, operator: str, left: ir.ModelOperand, right: ir.ModelOperand) -> ast.Formula:
         (first, bind_first), (second, bind_second) = self._term(left), self._term(right)
@@ -171,25 +167,6 @@ class _ConditionWriter:
         among_these = ast.Membership(term, tuple(terms.constant(each.value) for each in values))
         return terms.every(*bound, among_these if holds else terms.no(among_these))
 
-    def _in_network(
-        self, address: ir.GivenValue | ir.Constant, network: ir.GivenValue | ir.Constant, holds: bool
-    ) -> ast.Formula:
-        term, bound = self._term(address)
-        (first, last), ends = self._ends(network)
-        if holds:
-            return terms.every(*bound, *ends, ast.Comparison(">=", term, first), ast.Comparison("<=", term, last))
-        outside = terms.either(ast.Comparison("<", term, first), ast.Comparison(">", term, last))
-        return terms.every(*bound, *ends, outside)
-
-    def _ends(self, network: ir.GivenValue | ir.Constant) -> tuple[tuple[ast.Term, ast.Term], list[ast.Formula]]:
-        """Return the first and last address of a network, and the formulas that bind them."""
-        if isinstance(network, ir.Constant):
-            low, high = cel.network_bounds(str(network.value))
-            return (terms.constant(low), terms.constant(high)), []
-        name = network.parameter
-        first, last = (self._variable(f"{name} {side}", f"{side}_of_{name}") for side in (cel.FIRST, cel.LAST))
-        return (first, last), [_value(f"{name} {cel.FIRST}", first), _value(f"{name} {cel.LAST}", last)]
-
     def _term(self, operand: ir.ModelOperand) -> tuple[ast.Term, list[ast.Formula]]:
         """Return the term for an operand, and the formulas that bind it."""
         match operand:
@@ -201,7 +178,7 @@ class _ConditionWriter:
                 held = self._variable(name, name)
                 kind = (cel.polar_type(self._types[name]) or STRING) if name in self._types else INTEGER
                 return held, [_value(name, held), terms.matches(held.name, kind)]
-            case ir.Sum():
+            case ir.Sum() | ir.NetworkEnd():
                 text = cel.described(operand)
                 held = self._variable(text, text.replace(" + ", "_plus_").replace(" - ", "_minus_"))
                 return held, [_value(text, held), terms.matches(held.name, INTEGER)]

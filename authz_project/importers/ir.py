@@ -184,7 +184,16 @@ class Sum:
     type: str = field(default="int", compare=False)  # of the result
 
 
-ModelOperand = GivenValue | Constant | Sum
+@dataclass(frozen=True, slots=True)
+class NetworkEnd:
+    """The first or last address of the network that a parameter of type string names."""
+
+    parameter: str
+    is_last: bool
+    place: Place = _place()
+
+
+ModelOperand = GivenValue | Constant | Sum | NetworkEnd
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,15 +210,6 @@ class OneOf:
 
     item: ModelOperand
     values: tuple[Constant, ...] | GivenValue
-    place: Place = _place()
-
-
-@dataclass(frozen=True, slots=True)
-class InNetwork:
-    """`address.in_cidr(network)`: `network` is a Constant text, or a parameter of type string."""
-
-    address: GivenValue | Constant
-    network: GivenValue | Constant
     place: Place = _place()
 
 
@@ -244,6 +244,15 @@ class AnyOf:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelChoice:
+    """`test ? one : other`. If the test is unknown, so is this, whatever its sides are."""
+
+    test: ModelTest
+    one: ModelTest
+    other: ModelTest
+
+
+@dataclass(frozen=True, slots=True)
 class Unsupported:
     """A test without an equivalent in Polar: it is neither true nor false; `reason` says why."""
 
@@ -252,7 +261,7 @@ class Unsupported:
     place: Place = _place()
 
 
-ModelTest = ModelComparison | OneOf | InNetwork | IsTrue | Always | Negation | AllOf | AnyOf | Unsupported
+ModelTest = ModelComparison | OneOf | IsTrue | Always | Negation | AllOf | AnyOf | ModelChoice | Unsupported
 
 
 @dataclass(frozen=True, slots=True)
@@ -476,15 +485,33 @@ def relations_of(model: Model) -> Iterator[tuple[Type, ModelRelation]]:
 
 
 def atoms(test: ModelTest) -> Iterator[ModelTest]:
-    """Yield the parts of a test that are not combinations by and, or, not."""
+    """Yield the parts of a test that are not combinations of others."""
     match test:
         case AllOf(parts) | AnyOf(parts):
-            for part in parts:
-                yield from atoms(part)
-        case Negation(inner):
-            yield from atoms(inner)
+            inner = parts
+        case ModelChoice(chosen, one, other):
+            inner = (chosen, one, other)
+        case Negation(negated):
+            inner = (negated,)
         case _:
             yield test
+            return
+    for part in inner:
+        yield from atoms(part)
+
+
+def operands(test: ModelTest) -> Iterator[ModelOperand]:
+    """Yield the values that a test needs, which are not constants."""
+    for atom in atoms(test):
+        needed: tuple[object, ...] = ()
+        match atom:
+            case IsTrue(name, place):
+                needed = (GivenValue(name, place),)
+            case ModelComparison(_, left, right):
+                needed = (left, right)
+            case OneOf(item, values):
+                needed = (item, values)
+        yield from (each for each in needed if isinstance(each, GivenValue | Sum | NetworkEnd))
 
 
 # ---- validation: all names exist, and are unique ------------------------------------------------------------------

@@ -99,6 +99,25 @@ def test_a_tuple_that_is_there_twice_and_says_two_things_is_refused(tmp_path, fi
     assert "occurs twice, with different conditions, values or expiries" in fault.message
 
 
+CHOICE = """
+definition user {}
+caveat c(on bool, n int) { on ? n < 3 : n > 9 }
+definition doc {
+  relation viewer: user
+  relation blocked: user with c
+  permission view = viewer - blocked
+}
+"""
+
+
+def test_a_choice_whose_condition_is_unknown_is_not_known_to_fail(tmp_path, db):
+    """Both of its results would be false: there, too, access depends on what is missing."""
+    asked, _ = carriage(tmp_path, CHOICE, 'doc:1#viewer@user:ann\ndoc:1#blocked@user:ann[c:{"n":5}]')
+    assert not asked.check(ANN, "view", DOC)
+    assert asked.check(ANN, "view", DOC, (), (("on", False),))
+    assert asked.check(ANN, "view", DOC, (), (("on", True),))
+
+
 # ---- names that mean something here ----------------------------------------------------------------------------------
 
 

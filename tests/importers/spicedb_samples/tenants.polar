@@ -66,10 +66,10 @@ resource from_network {}
 
 from_network(when: from_network) if
   value_of(when, "ip", ip) and
-  value_of(when, "network first", first_of_network) and
-  value_of(when, "network last", last_of_network) and
-  ip >= first_of_network and
-  ip <= last_of_network;
+  value_of(when, "network first", network_first) and
+  value_of(when, "network last", network_last) and
+  ip >= network_first and
+  ip <= network_last;
 
 # While the plan has room left
 # tier == "unlimited" || used < allowed
