@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
+from textwrap import indent
 from typing import Any, TypeAlias
 
 import yaml
 
 from authz_project.importers import ir
 from policy.errors import AuthzError
+from policy.language.source import Source
 
 # ---- YAML, JSON and CSV with the place of each value --------------------------------------------------------------
 
@@ -47,6 +49,13 @@ class Located(dict[str, Any]):
 
     def text(self, key: str) -> str:
         return self._value(key, str, "a string") or ""
+
+    def source_of(self, key: str) -> Source:
+        """Return a text: with lines and columns of the file if it is a block in YAML, whose lines are as written."""
+        text, at = self.text(key), self.place_of(key)
+        if key in self.nodes and self.nodes[key][1].style == "|":
+            return Source("\n" * (at.line - 1) + indent(text, " " * (at.column - 1)), at.file)
+        return Source(text, f"{at.file} ({key})")
 
     def listed(self, key: str) -> list[Any]:
         return self._value(key, list, "a list") or []
@@ -353,9 +362,8 @@ def _check_depth(tree: SyntaxTree) -> None:
         pending += [(child, depth + 1) for child in node.children if hasattr(child, "children")]
 
 
-def position_in(text: str, offset: int) -> tuple[int, int]:
-    """Return the line and column of an offset; both count from 1."""
-    return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
+def place_in(source: Source, offset: int) -> ir.Place:
+    return ir.Place(source.filename, *source.position(offset))
 
 
 class Comments:

@@ -4,12 +4,12 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import PurePath
-from textwrap import indent
 from typing import Any
 
 from authz_project.importers import files, ir
 from authz_project.importers.cel import test_of
 from policy.files import text_of_file
+from policy.language.source import Source
 
 # ---- one file's part of a model, in either notation ---------------------------------------------------------------
 
@@ -43,7 +43,7 @@ def condition_of(
     """Parse the expression of a condition, which begins at the place `at`."""
 
     def place_of(offset: int) -> ir.Place:
-        line, column = files.position_in(body, offset)
+        line, column = Source(body).position(offset)
         return ir.Place(at.file, at.line + line - 1, column + at.column - 1 if line == 1 else column)
 
     declared = ", ".join(f"{each.name}: {each.type}" for each in parameters)
@@ -112,7 +112,7 @@ class _ModelReader:
             message = reason.message
             if reason.found in ("OR", "AND", "BUT"):
                 message = f"add parentheses: `or`, `and` and `but not` cannot be mixed{message[message.rfind(',') :]}"
-            raise ir.wrong(ir.Place(self.file, *files.position_in(self.text, reason.at)), message) from None
+            raise ir.wrong(files.place_in(Source(self.text, self.file), reason.at), message) from None
         name, *declared = tree.children
         comment = self.comments.until(name.start_pos)
         if self.text[: name.start_pos].split()[0] == "model":
@@ -575,13 +575,12 @@ def _modules(text: str, name: str) -> list[str]:
 
 
 def _model_of_store(store: files.Located) -> ir.Model:
-    named, text, at = store.text("model_file"), store.text("model"), store.place_of("model")
-    if named:
+    if named := store.text("model_file"):
         return _model(_beside(store.place.file, named))
-    if not text:
+    if not store.text("model"):
         raise ir.wrong(ir.Place(store.place.file, 1), "a store needs `model` or `model_file`")
-    placed = "\n" * (at.line - 1) + indent(text, " " * (at.column - 1))  # with line and column numbers of the file
-    return model_of_files([read_dsl(placed, at.file)])
+    source = store.source_of("model")
+    return model_of_files([read_dsl(source.text, source.filename)])
 
 
 def _beside(name: str, other: str) -> str:

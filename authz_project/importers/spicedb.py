@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
 from authz_project.importers import ir, spicedb_schema
-from authz_project.importers.files import Located, mapping_of, neighbour_file, read_yaml, value_of_json
+from authz_project.importers.files import Located, mapping_of, neighbour_file, place_in, read_yaml, value_of_json
 from policy.files import Unreadable, text_of_file
 from policy.language.source import Source
 
@@ -37,7 +37,7 @@ def lines_of(source: Source) -> Iterator[tuple[str, ir.Place]]:
     for found in re.finditer(r"[^\n]+", source.text):
         text = found[0].strip(" \t\r\f\v\ufeff")
         if text and not text.startswith("//"):
-            yield text, spicedb_schema.place_in(source, found.start() + found[0].find(text))
+            yield text, place_in(source, found.start() + found[0].find(text))
 
 
 def relationship_of(text: str, place: ir.Place) -> ir.Tuple:
@@ -130,24 +130,8 @@ class ValidationFile:
         self.asserted = (*converted(_assertion, self._assertions(), self.faults),)
         validation = self.parts.mapping("validation")
         self.expected = (*converted(_expected, ((validation, name) for name in validation), self.faults),)
-        self.schema = self._schema()
-
-    def _schema(self) -> Source | None:
-        """Return the schema with its place in the file, if its tokens there are the same as in the parsed YAML."""
-        text = self.parts.text("schema")
-        if self.parts.get("schema") is None:
-            return None
-        node, whole = self.parts.nodes["schema"][1], self.source.text
-        start, end = node.start_mark.index, node.end_mark.index
-        if node.style in ("|", ">"):
-            start = whole.find("\n", start)  # after the indicator, as in `schema: |+`
-        blanked = Source(_blank(whole[:start]) + whole[start:end] + _blank(whole[end:]), self.source.filename)
-        alone = Source(text, f"{self.source.filename} (schema)")
-        try:
-            same = bool(spicedb_schema.tree_of(blanked) == spicedb_schema.tree_of(alone))
-        except ir.ImportRejected:
-            same = node.style == "|"
-        return blanked if same else alone
+        has_schema = self.parts.get("schema") is not None
+        self.schema = self.parts.source_of("schema") if has_schema else None
 
     def _lines_of(self, key: str) -> Iterator[tuple[str, ir.Place]]:
         """Yield the lines of a text, each with its place in the file."""
@@ -156,7 +140,7 @@ class ValidationFile:
         for text, _ in lines_of(Source(self.parts[key])):
             found = self.source.text.find(text, reached, node.end_mark.index)
             reached = reached if found < 0 else found
-            yield text, spicedb_schema.place_in(self.source, reached)
+            yield text, place_in(self.source, reached)
 
     def _assertions(self) -> Iterator[tuple[Any, ir.Place, bool]]:
         asserted = self.parts.mapping("assertions")
@@ -198,10 +182,6 @@ def _expected_subject(text: str, place: ir.Place) -> ExpectedSubject:
         subject_of(each.strip().removesuffix("[...]"), place) for each in (found["but"] or "").split(",") if each
     ]
     return ExpectedSubject(subject_of(found["subject"], place), bool(found["caveated"]), tuple(excepted), place)
-
-
-def _blank(text: str) -> str:
-    return re.sub(r"[^\n]", " ", text)
 
 
 # ---- files --------------------------------------------------------------------------------------------------------

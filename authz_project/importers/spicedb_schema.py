@@ -8,7 +8,7 @@ from typing import Any
 
 from authz_project.importers import ir
 from authz_project.importers.cel import test_of
-from authz_project.importers.files import Comments, Grammar, NotParsed, SyntaxTree
+from authz_project.importers.files import Comments, Grammar, NotParsed, SyntaxTree, place_in
 from policy.language.source import Source
 from policy.rules.declarations import did_you_mean
 
@@ -91,10 +91,6 @@ _COMMENT = re.compile(
     r"""|(?P<comment>//[^\n]*|/\*[\s\S]*?\*/)"""
 )
 _FLAGS = ("expiration", "import", "partial", "self", "typechecking")
-
-
-def place_in(source: Source, offset: int) -> ir.Place:
-    return ir.Place(source.filename, *source.position(offset))
 
 
 def parse(source: Source) -> SchemaText:
