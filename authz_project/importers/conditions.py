@@ -7,7 +7,7 @@ from functools import cached_property
 from authz_project.importers import cel, ir, terms
 from authz_project.importers.layout import unused, variable
 from policy.language import ast
-from policy.values import INTEGER, STRING
+from policy.values import STRING
 
 # ---- parts of conditions without an equivalent in Polar -----------------------------------------------------------
 
@@ -71,21 +71,13 @@ class _ConditionWriter:
             return _lean(formula)
         if None in map(cel.polar_type, self._types.values()):
             return terms.FALSE  # such a value cannot be given
-        others = [_value(name, terms.ANY) for name in cel.unasked(self.condition) if name not in self.clock]
-        parts = terms.parts_of(_together([*self._given(), *others, formula]), ast.And)
-        typed = [each for part in parts for each in self._typed(part)]
-        return _lean(terms.every(*typed, *map(self._elements_fit, self._types)))
+        needed = [*ir.operands(self.condition.test), *map(ir.GivenValue, cel.unasked(self.condition))]
+        bound = [part for each in needed for part in self._binding(each)]
+        return _lean(terms.every(*bound, formula, *map(self._elements_fit, self._types)))
 
     @cached_property
     def _types(self) -> dict[str, str]:
         return {each.name: each.type for each in self.condition.parameters}
-
-    def _typed(self, part: ast.Formula) -> list[ast.Formula]:
-        """Replace a call that accepts any value of a parameter by one for values of its type."""
-        for name, type_name in self._types.items():
-            if part == _value(name, terms.ANY) and not type_name.startswith("list<"):
-                return self._term(ir.GivenValue(name))[1]
-        return [part]
 
     def _elements_fit(self, name: str) -> ast.Formula:
         """Return the condition that a list, as given by a request, has only values of its type, or is empty.
@@ -114,15 +106,6 @@ class _ConditionWriter:
             self._variables[name] = unused(variable(wanted), {*self._variables.values()})
         return ast.Variable(self._variables[name])
 
-    def _given(self) -> Iterator[ast.Formula]:
-        """Yield conditions that each value needed by the test is present."""
-        for operand in ir.operands(self.condition.test):
-            type_name = self._types.get(cel.described(operand), "")
-            if type_name == "bool" or type_name.startswith("list<"):
-                yield _value(cel.described(operand), terms.ANY)
-            else:
-                yield from self._term(operand)[1]
-
     def says(self, test: ir.ModelTest, holds: bool) -> ast.Formula:
         """Return the condition that the test is definitely true; with `holds=False`, that it is definitely false."""
         match test:
@@ -139,6 +122,8 @@ class _ConditionWriter:
                 sides = (one, True), (other, False)
                 either = [_together([self.says(chosen, met), self.says(side, holds)]) for side, met in sides]
                 return terms.either(*either)
+            case ir.IsTrue(name) if self.condition.needs_every_value:
+                return ast.Comparison("=", self._term(ir.GivenValue(name)), terms.constant(holds))
             case ir.IsTrue(name):
                 return _value(name, terms.constant(holds))
             case ir.ModelComparison(operator, left, right):
@@ -147,41 +132,45 @@ class _ConditionWriter:
                 return self._one_of(item, values, holds)
 
     def _compared(self, operator: str, left: ir.ModelOperand, right: ir.ModelOperand) -> ast.Formula:
-        (first, bind_first), (second, bind_second) = self._term(left), self._term(right)
-        compared = ast.Comparison("=" if operator == "==" else operator, first, second)
-        return terms.every(*bind_first, *bind_second, compared)
+        compared = ast.Comparison("=" if operator == "==" else operator, self._term(left), self._term(right))
+        return terms.every(*self._bound(left, right), compared)
 
     def _one_of(
         self, item: ir.ModelOperand, values: tuple[ir.Constant, ...] | ir.GivenValue, holds: bool
     ) -> ast.Formula:
-        term, bound = self._term(item)
+        term = self._term(item)
         if isinstance(values, ir.GivenValue):
-            among, fit = _value(values.parameter, term), self._elements_fit(values.parameter)
-            if self.condition.needs_every_value:
-                fit = terms.TRUE  # checked in `whole`
-            if holds:
-                return terms.every(*bound, among, fit)
-            return terms.every(*bound, _value(values.parameter, terms.ANY), terms.no(among), fit)
-        if not values:
-            return terms.FALSE if holds else terms.every(*bound)
-        among_these = ast.Membership(term, tuple(terms.constant(each.value) for each in values))
-        return terms.every(*bound, among_these if holds else terms.no(among_these))
+            among = _value(values.parameter, term)
+            needed = (item,) if holds else (item, values)
+            fit = terms.TRUE if self.condition.needs_every_value else self._elements_fit(values.parameter)
+            return terms.every(*self._bound(*needed), among if holds else terms.no(among), fit)
+        constants = tuple(terms.constant(each.value) for each in values)
+        listed = ast.Membership(term, constants) if constants else terms.FALSE
+        return terms.every(*self._bound(item), listed if holds else terms.no(listed))
 
-    def _term(self, operand: ir.ModelOperand) -> tuple[ast.Term, list[ast.Formula]]:
-        """Return the term for an operand, and the formulas that bind it."""
-        match operand:
-            case ir.Constant(value):
-                return terms.constant(value), []
-            case ir.GivenValue(name) if name in self.clock:
-                return ast.CurrentTime(), []
-            case ir.GivenValue(name):
-                held = self._variable(name, name)
-                kind = (cel.polar_type(self._types[name]) or STRING) if name in self._types else INTEGER
-                return held, [_value(name, held), terms.matches(held.name, kind)]
-            case ir.Sum() | ir.NetworkEnd():
-                text = cel.described(operand)
-                held = self._variable(text, text.replace(" + ", "_plus_").replace(" - ", "_minus_"))
-                return held, [_value(text, held), terms.matches(held.name, INTEGER)]
+    def _term(self, operand: ir.ModelOperand) -> ast.Term:
+        if isinstance(operand, ir.Constant):
+            return terms.constant(operand.value)
+        name = cel.described(operand)
+        if name in self.clock:
+            return ast.CurrentTime()
+        return self._variable(name, name.replace(" + ", "_plus_").replace(" - ", "_minus_"))
+
+    def _bound(self, *operands: ir.ModelOperand) -> list[ast.Formula]:
+        """Return what binds the values of operands, unless `whole` binds all."""
+        if self.condition.needs_every_value:
+            return []
+        return [part for each in operands for part in self._binding(each)]
+
+    def _binding(self, operand: ir.ModelOperand) -> list[ast.Formula]:
+        """Return the conditions that a value is present and of its type, which bind its variable, if it has one."""
+        term, name = self._term(operand), cel.described(operand)
+        if not isinstance(term, ast.Variable):
+            return []
+        type_name = self._types.get(name, "int")
+        if type_name.startswith("list<"):
+            return [_value(name, terms.ANY)]
+        return [_value(name, term), terms.matches(term.name, cel.polar_type(type_name) or STRING)]
 
 
 def _value(name: str, term: ast.Term) -> ast.Call:
@@ -193,10 +182,9 @@ def _together(parts: list[ast.Formula]) -> ast.Formula:
     joined = terms.every(*parts)
     if not isinstance(joined, ast.And):
         return joined
-    calls = _needed([part for part in joined.parts if isinstance(part, ast.Call)])
-    bound: list[ast.Formula] = [*calls, *[part for part in joined.parts if isinstance(part, ast.Matches)]]
+    calls, checks = ([part for part in joined.parts if isinstance(part, kind)] for kind in (ast.Call, ast.Matches))
     others = [part for part in joined.parts if not isinstance(part, ast.Call | ast.Matches)]
-    return terms.every(*bound, *[_without(part, bound) for part in others])
+    return terms.every(*calls, *checks, *[_without(part, [*calls, *checks]) for part in others])
 
 
 def _lean(formula: ast.Formula) -> ast.Formula:
@@ -219,12 +207,6 @@ def _of_sure_type(part: ast.Formula) -> Iterator[ast.Term]:
             yield from (left, right)
         case ast.Membership(term):
             yield term
-
-
-def _needed(calls: list[ast.Call]) -> list[ast.Call]:
-    """Drop calls that accept any value if another call binds the same value to a term."""
-    by_term = {call.args[:2] for call in calls if call.args[-1] != terms.ANY}
-    return [call for call in calls if call.args[-1] != terms.ANY or call.args[:2] not in by_term]
 
 
 def _without(formula: ast.Formula, bound: list[ast.Formula]) -> ast.Formula:
