@@ -88,54 +88,33 @@ class _Splitter:
         self.names = {relation.name for relation in type_.relations}
 
     def relations(self) -> list[ir.ModelRelation]:
-        found: list[ir.ModelRelation] = []
-        for relation in self.type.relations:
-            found += self._of(relation)
-        return found
+        return [part for relation in self.type.relations for part in self._of(relation)]
 
     def _of(self, relation: ir.ModelRelation) -> list[ir.ModelRelation]:
-        key, expression = (self.type.name, relation.name), relation.expression
         if not relation.subjects:
-            return [replace(relation, expression=_without_direct(expression), is_permission=True)]
-        if key in self.wanted:
-            return self._leading(relation)
-        if any(map(ir.is_direct, ir.alternatives(expression))):
-            return [relation]
-        given = self._new_name(relation)
-        self.apart.plain_homes[key] = self.apart.other_homes[key] = given
-        return [
-            replace(relation, name=given, expression=ir.Direct(), is_permission=False, comment=()),
-            _following(relation, ir.Computed(given)),
-        ]
+            return [replace(relation, expression=_without_direct(relation.expression), is_permission=True)]
+        key, found = (self.type.name, relation.name), list[ir.ModelRelation]()
+        if key in self.wanted:  # its tuples to objects are separated from usersets and rules
+            plain = tuple(each for each in relation.subjects if _is_plain(each))
+            others = tuple(each for each in relation.subjects if not _is_plain(each))
+            if ir.is_direct(relation.expression) and not others:
+                self.leading.add(key)
+                return [relation]
+            if plain:
+                found.append(self._stored(relation, plain))
+                self.apart.plain_homes[key] = name = found[0].name
+                self.leading.add((self.type.name, name))
+                relation = _following(relation, name, others)
+        if not relation.subjects or any(map(ir.is_direct, ir.alternatives(relation.expression))):
+            return [*found, relation]
+        stored = self._stored(relation, relation.subjects)
+        self.apart.other_homes[key] = stored.name
+        self.apart.plain_homes.setdefault(key, stored.name)
+        return [*found, stored, _following(relation, stored.name)]
 
-    def _leading(self, relation: ir.ModelRelation) -> list[ir.ModelRelation]:
-        """Split a relation that arrows follow: its tuples to objects are separated from usersets and rules."""
-        key = (self.type.name, relation.name)
-        plain = tuple(each for each in relation.subjects if _is_plain(each))
-        others = tuple(each for each in relation.subjects if not _is_plain(each))
-        if ir.is_direct(relation.expression) and not others:
-            self.leading.add(key)
-            return [relation]
-        found: list[ir.ModelRelation] = []
-        instead: list[ir.Expression] = []
-        if plain:
-            name = self._new_name(relation)
-            self.apart.plain_homes[key] = name
-            self.leading.add((self.type.name, name))
-            found.append(replace(relation, name=name, expression=ir.Direct(), subjects=plain, comment=()))
-            instead.append(ir.Computed(name))
-        if others:
-            instead.append(ir.Direct())
-        rest = _following(relation, ir.Union(tuple(instead)) if len(instead) > 1 else instead[0])
-        if not others:
-            return [*found, rest]
-        rest = replace(rest, subjects=others, is_permission=False)
-        if any(map(ir.is_direct, ir.alternatives(rest.expression))):
-            return [*found, rest]
-        name = self._new_name(relation)
-        self.apart.other_homes[key] = name
-        given = replace(relation, name=name, expression=ir.Direct(), subjects=others, comment=())
-        return [*found, given, _following(rest, ir.Computed(name))]
+    def _stored(self, relation: ir.ModelRelation, subjects: tuple[ir.Subject, ...]) -> ir.ModelRelation:
+        """Return a relation of its own for tuples with these subjects."""
+        return ir.ModelRelation(self._new_name(relation), ir.Direct(), subjects, place=relation.place)
 
     def _new_name(self, relation: ir.ModelRelation) -> str:
         name = f"direct_{relation.name}"
@@ -145,10 +124,11 @@ class _Splitter:
         return name
 
 
-def _following(relation: ir.ModelRelation, instead: ir.Expression) -> ir.ModelRelation:
-    """Return the relation as a permission, with `instead` in place of its own tuples."""
+def _following(relation: ir.ModelRelation, name: str, left: tuple[ir.Subject, ...] = ()) -> ir.ModelRelation:
+    """Return the relation with another in place of its own tuples, except those with the subjects that are left."""
+    instead = ir.Union((ir.Computed(name), ir.Direct())) if left else ir.Computed(name)
     expression = ir.changed(relation.expression, lambda part: instead if ir.is_direct(part) else part)
-    return replace(relation, expression=expression, subjects=(), is_permission=True)
+    return replace(relation, expression=expression, subjects=left, is_permission=not left)
 
 
 def _without_direct(expression: ir.Expression) -> ir.Expression:
