@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -38,8 +38,9 @@ OF_VERSIONS = "version_id IN (SELECT id FROM authz_policy_version WHERE environm
 OF_RESOURCES = "from_scimresource_id IN (SELECT id FROM scim_resource WHERE environment_id = {id})"
 OF_OUTBOX = "state_id IN (SELECT id FROM authz_outbox_state WHERE environment_id = {id})"
 
-# Tables besides the environment's row, and their rows that belong to it. Small ones are copied again at the end.
+# Tables, and their rows that belong to an environment. Small ones are copied again at the end.
 SMALL = {
+    "authz_environment": "id = {id}",
     "authz_policy_version": OF_ENVIRONMENT,
     "authz_signature": OF_ENVIRONMENT,
     "authz_publish_request": OF_VERSIONS,
@@ -181,9 +182,9 @@ class _Mover:
         with entered(self.target):
             remove(self.id)
         with self._both():
-            self._copy_environment(self._offset(self.source))
             for table in (*SMALL, *LARGE):
                 self._copy(table)
+            self._note(self._offset(self.source))
             self._drop_users()
             execute(SEAL, [self.id])
 
@@ -223,7 +224,7 @@ class _Mover:
                 for table in (STORED, PAST):
                     self._delete(table, f"sig = {number}")
                     self._copy(table, f"sig = {number}")
-            self._copy_environment(self._offset(self.source), is_there=True)
+            self._note(self._offset(self.source))
 
     def _open(self) -> None:
         with entered(self.target), transaction.atomic():
@@ -259,18 +260,9 @@ class _Mover:
             raise NotFound(f"Environment `{self.slug}` was deleted meanwhile.")
         return int(offsets[0][0])
 
-    def _copy_environment(self, offset: int, is_there: bool = False) -> None:
-        """Copy the environment's row. Its offset in the target is that of the last revision copied."""
-        columns = [name for name in _columns("authz_environment") if name not in ("id", "follows", "offset")]
-        with entered(self.source):
-            (row,) = fetch(f"SELECT {_listed(columns)} FROM authz_environment WHERE id = %s", [self.id])
-        values = [*row, offset, MOVED, self.id]
-        if is_there:
-            changes = ", ".join(f'"{name}" = %s' for name in (*columns, "offset", "follows"))
-            execute(f"UPDATE authz_environment SET {changes} WHERE id = %s", values)
-        else:
-            names = _listed([*columns, "offset", "follows", "id"])
-            execute(f"INSERT INTO authz_environment ({names}) VALUES ({', '.join(['%s'] * len(values))})", values)
+    def _note(self, offset: int) -> None:
+        """Note the last revision that was copied; the place stays closed."""
+        execute('UPDATE authz_environment SET "offset" = %s, follows = %s WHERE id = %s', [offset, MOVED, self.id])
 
     def _copy_newer(self) -> None:
         after, offset = self._offset(self.target), self._offset(self.source)
@@ -280,7 +272,7 @@ class _Mover:
             self._delete_keys(gone, after)
         for table in LARGE:
             self._copy(table, NEWER[table].format(after=after))
-        execute('UPDATE authz_environment SET "offset" = %s WHERE id = %s', [offset, self.id])
+        self._note(offset)
 
     def _delete_keys(self, table: str, after: int) -> None:
         """Delete from the target's facts those that the source's table has newer rows of."""
@@ -299,7 +291,7 @@ class _Mover:
     def _copy(self, table: str, condition: str = "true") -> None:
         """Copy rows from the source to this space."""
         columns = [name for name in _columns(table) if name != "id" or table not in NUMBERED]
-        names, into = _listed(columns), connection.cursor()
+        names, into = ", ".join(f'"{name}"' for name in columns), connection.cursor()
         with entered(self.source):
             origin = connection.cursor()
         order = " ORDER BY id" if table in NUMBERED else ""
@@ -324,16 +316,11 @@ def _columns(table: str) -> list[str]:
         return [column.name for column in connection.introspection.get_table_description(cursor, table)]
 
 
-def _listed(columns: Sequence[str]) -> str:
-    return ", ".join(f'"{name}"' for name in columns)
-
-
 def remove(environment_id: int) -> None:
     """Delete an environment, if it is here, with all that belongs to it."""
     with _unlimited():
         for table, rows in reversed({**SMALL, **LARGE}.items()):
             execute(f"DELETE FROM {table} WHERE {rows.format(id=environment_id)}")
-        execute("DELETE FROM authz_environment WHERE id = %s", [environment_id])
 
 
 # ---- moves that were interrupted ------------------------------------------------------------------------------------
