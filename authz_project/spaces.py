@@ -403,14 +403,15 @@ def drop(name: str) -> None:
     moving = EnvironmentPlace.objects.filter(target=name).values_list("slug", flat=True).first()
     if moving is not None:
         raise NotASpace(f"Environment `{moving}` is being moved to space `{name}`. Wait for the end of the move.")
-    with entered(name):
+    with entered(name), transaction.atomic():
+        execute("LOCK TABLE authz_environment")  # nobody creates one meanwhile
         slugs = [slug for slug in Environment.objects.values_list("slug", flat=True) if not TEST_SLUG.fullmatch(slug)]
         if slugs:
             raise NotASpace(f"Space `{name}` has environments, such as `{slugs[0]}`. Move or delete them first.")
         ids_given = max(space.ids_given, _ids_given())
-    Space.objects.filter(pk=name).update(is_ready=False, ids_given=ids_given)
-    EnvironmentPlace.objects.filter(space=name).delete()
-    with entered(name):
+        with entered(HOME):  # before the schema is gone: if this process dies, the space can be created again
+            Space.objects.filter(pk=name).update(is_ready=False, ids_given=ids_given)
+            EnvironmentPlace.objects.filter(space=name).delete()
         execute(f'DROP SCHEMA "{name}" CASCADE')
     close_others()
 
