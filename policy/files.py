@@ -2,6 +2,7 @@
 
 import os
 import stat
+import sys
 import tempfile
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -10,13 +11,16 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
-from typing import TextIO
+from typing import BinaryIO, TextIO
 
 from policy.errors import AuthzError
 from policy.language.source import Problem, Source, Span
 
 STANDARD_INPUT = "-"
 STANDARD_INPUT_SHOWN = "<stdin>"
+# Bytes. Each small read releases the interpreter lock too briefly for another thread to take it, and restarts that
+# thread's wait for it: a thread that stores what is read would starve.
+_AT_ONCE = 1 << 20
 
 
 class Unreadable(AuthzError):
@@ -38,6 +42,15 @@ def text_of_file(name: str) -> str:
     except OSError as reason:
         raise Unreadable(f"cannot read `{shown_name(name)}`: {why(reason)}") from None
     return decoded(raw, name)
+
+
+def opened(name: str) -> BinaryIO:
+    """Open a file, or standard input, to read its bytes."""
+    _refuse_empty(name)
+    try:
+        return sys.stdin.buffer if name == STANDARD_INPUT else Path(name).open("rb", buffering=_AT_ONCE)
+    except OSError as reason:
+        raise Unreadable(f"cannot read `{shown_name(name)}`: {why(reason)}") from None
 
 
 def decoded(raw: bytes, name: str) -> str:
@@ -220,16 +233,16 @@ class Bundle:
         return self.parts[index], starts[index]
 
 
-def bundle_of_files(names: Iterable[str], standard_input: TextIO) -> Bundle:
+def bundle_of_files(names: Iterable[str]) -> Bundle:
     names = list(names)
-    texts = [_read(name, standard_input) for name in names]
+    texts = [_read(name) for name in names]
     ended = [text if text.endswith("\n") else text + "\n" for text in texts[:-1]] + texts[-1:]
     shown = [STANDARD_INPUT_SHOWN if name == STANDARD_INPUT else shown_name(name) for name in names]
     return Bundle(tuple(Source(text, name) for name, text in zip(shown, ended)))
 
 
-def _read(name: str, standard_input: TextIO) -> str:
+def _read(name: str) -> str:
     # No newline translation: other clients send `\r\n` unchanged, and the text must be the same.
     if name == STANDARD_INPUT:
-        return decoded(standard_input.buffer.read(), STANDARD_INPUT_SHOWN)
+        return decoded(sys.stdin.buffer.read(), STANDARD_INPUT_SHOWN)
     return text_of_file(name)

@@ -4,7 +4,6 @@ import os
 import re
 import select
 import signal
-import sys
 import threading
 import time
 from argparse import ArgumentTypeError
@@ -209,7 +208,7 @@ class SyncCommand(PolicyCommand):
         self.only_with(port, watch)
 
     def config(self, name: str, connection: str) -> Config:
-        (file,) = bundle_of_files([name], sys.stdin).parts
+        (file,) = bundle_of_files([name]).parts
         folder = Path() if name == STANDARD_INPUT else Path(name).absolute().parent
         try:
             return config_from_text(file.text, ConfigContext(folder, os.environ, connection))

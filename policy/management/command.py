@@ -348,7 +348,7 @@ def is_file(policy: str) -> bool:
 
 
 def text_of_file(path: str) -> str:
-    return bundle_of_files([path], sys.stdin).text
+    return bundle_of_files([path]).text
 
 
 def text_of(environment: Environment, policy: str) -> str:
@@ -445,7 +445,7 @@ def above_zero(text: str, most: float = 1e9) -> float:
 
 
 def program_of_files(names: list[str], errors: OutputWrapper) -> Program:
-    bundle = bundle_of_files(names, sys.stdin)
+    bundle = bundle_of_files(names)
     try:
         return compile_text(bundle.text, bundle.filename)
     except PolicyRejected as reason:

@@ -3,12 +3,9 @@
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
 from itertools import islice
-from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
-from django.core.management.base import CommandError
 from django.utils.module_loading import import_string
 
 import checks.urls
@@ -16,7 +13,7 @@ from checks.decisions.log import BadLogLine, LogLine, lines_of, shown
 from checks.decisions.replay import Endpoints, NotAsked, Replayed, explained, given_by, replayed
 from checks.explain.explain import explanation_to_text
 from policy.errors import AuthzError
-from policy.files import shown_name, why
+from policy.files import opened
 from policy.management.command import ServiceCommand
 
 EXPLAINED = 5  # differing results to explain per line
@@ -35,10 +32,8 @@ class Command(ServiceCommand):
 
     def handle(self, *, file: str, explains: bool, is_now: bool, **options: Any) -> None:
         counts: Counter[str] = Counter()
-        shown = self.progress("replaying requests")
-        with ExitStack() as stack:
-            source = _opened(file, stack)
-            lines = lines_of(stack.enter_context(shown).counted(source))
+        with opened(file) as source, self.progress("replaying requests") as shown:
+            lines = lines_of(shown.counted(source))
             for is_error, text in _told(lines, is_now, explains, self.is_coloured, counts):  # may take long
                 with shown.aside():
                     (self.stderr if is_error else self.stdout).write(text)
@@ -99,12 +94,3 @@ def _endpoints_for(line: LogLine) -> Endpoints:
         return {f"/{path}": endpoint for path, endpoint in whole.items()}
     found: Endpoints = import_string("localsql.views.endpoints")
     return found
-
-
-def _opened(path: str, stack: ExitStack) -> BinaryIO:
-    if path == "-":
-        return sys.stdin.buffer
-    try:
-        return stack.enter_context(Path(path).open("rb"))
-    except OSError as reason:
-        raise CommandError(f"cannot read `{shown_name(path)}`: {why(reason)}") from None

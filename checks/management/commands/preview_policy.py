@@ -47,7 +47,7 @@ class Command(PolicyCommand):
         self, environment: Environment, *, files: list[str], questions: str | None, seconds: float, seed: int,
         show: int, explains: bool, strict: bool, **options: Any,
     ) -> None:  # fmt: skip
-        bundle = bundle_of_files(files, sys.stdin)
+        bundle = bundle_of_files(files)
         asked = text_of_file(questions) if questions is not None else None
         try:
             with self.progress("comparing decisions"):

@@ -1,6 +1,5 @@
 """Run the tests in policy files without publishing them."""
 
-import sys
 from argparse import ArgumentTypeError
 from typing import Any
 
@@ -45,7 +44,7 @@ class Command(ServiceCommand):
         self, files: list[str], *, fail_fast: bool, covering: bool, minimum: float | None, written_as: str, **_: Any
     ) -> None:
         try:
-            bundle = bundle_of_files(files, sys.stdin)
+            bundle = bundle_of_files(files)
             with self.progress("testing the policy"):
                 run = ran(bundle, fail_fast, covering, minimum)
         except AuthzError as reason:

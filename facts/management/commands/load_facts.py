@@ -1,6 +1,5 @@
 """Store the facts of a file."""
 
-import sys
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -10,14 +9,10 @@ from facts.accept import sentences
 from facts.loading import LinesRejected, load
 from facts.wire import FORMATS_HELP, READERS, format_of
 from policy.core.journal import by_command
-from policy.files import shown_name, why
+from policy.files import STANDARD_INPUT, opened, shown_name
 from policy.language.source import without_collections
 from policy.management.command import PolicyCommand, counted
 from policy.models import Environment
-
-# Bytes. Each small read releases the interpreter lock too briefly for another thread to take it, and restarts that
-# thread's wait for it: the thread that stores the facts would starve.
-AT_ONCE = 1 << 20
 
 
 class Command(PolicyCommand):
@@ -40,8 +35,8 @@ class Command(PolicyCommand):
     ) -> None:
         read_lines = READERS[format or format_of(file)]
         with opened(file) as source, without_collections(), self.progress("storing facts") as shown:
-            size = 0 if file == "-" else Path(file).stat().st_size
-            named = "standard input" if file == "-" else f"`{shown_name(file)}`"
+            size = 0 if file == STANDARD_INPUT else Path(file).stat().st_size
+            named = "standard input" if file == STANDARD_INPUT else f"`{shown_name(file)}`"
 
             def report(read: int) -> None:
                 shown.tell(read, share_of(source, size))
@@ -59,17 +54,6 @@ class Command(PolicyCommand):
         right = loaded.read - len(loaded.bad)
         skipped = counted(len(loaded.bad), "line")
         self.stdout.write(f"{counted(right, 'fact')} read, {loaded.inserted:,} of them new, {skipped} skipped")
-
-
-def opened(file: str) -> BinaryIO:
-    if file == "-":
-        return sys.stdin.buffer
-    if not file:
-        raise CommandError("The file name is empty. Specify a file.")
-    try:
-        return Path(file).open("rb", buffering=AT_ONCE)
-    except OSError as reason:
-        raise CommandError(f"cannot read `{shown_name(file)}`: {why(reason)}") from None
 
 
 def share_of(source: BinaryIO, size: int) -> float | None:

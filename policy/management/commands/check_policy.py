@@ -1,6 +1,5 @@
 """Print the problems of policy files without loading them; no database is needed, but for `--against`."""
 
-import sys
 from typing import Any
 
 from django.core.management.base import CommandError
@@ -58,7 +57,7 @@ class Command(command.ServiceCommand):
     ) -> None:  # fmt: skip
         for_github = written_as == "github"
         try:
-            bundle = bundle_of_files(files, sys.stdin)
+            bundle = bundle_of_files(files)
             program = rules.compile_text(bundle.text, bundle.filename)
         except PolicyRejected as reason:
             if for_github:

@@ -1,6 +1,5 @@
 """Format policy files, show what would change, or check whether they are formatted."""
 
-import sys
 from typing import Any
 
 from django.core.management.base import CommandError
@@ -47,7 +46,7 @@ class Command(ServiceCommand):
 
     def _format(self, name: str, check: bool, diff: bool) -> bool:
         """Format, compare or check one file, and return whether formatting changes it."""
-        bundle = bundle_of_files([name], sys.stdin)
+        bundle = bundle_of_files([name])
         before = bundle.text
         after = _laid_out(bundle)
         shown = bundle.parts[0].filename

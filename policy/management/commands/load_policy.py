@@ -1,6 +1,5 @@
 """Publish policy files, or an earlier version of the policy."""
 
-import sys
 from typing import Any
 
 from django.core.management.base import CommandError
@@ -74,7 +73,7 @@ class Command(command.PolicyCommand):
         self, environment: Environment, files: list[str], *, force: bool, fail_fast: bool, dry_run: bool, note: str,
         **options: Any,
     ) -> None:  # fmt: skip
-        bundle = bundle_of_files(files, sys.stdin)
+        bundle = bundle_of_files(files)
         drafted: publishing.CheckedDraft | None
         try:
             replaces = self._refuse_more(environment, bundle.text, **options) if options["never_more"] else None
