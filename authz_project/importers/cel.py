@@ -24,14 +24,15 @@ def address_number(text: str) -> int:
 
 def network_bounds(text: str) -> tuple[int, int]:
     """Return the first and last address of a network such as `10.0.0.0/8`. Raise ValueError if it is not one."""
-    if not re.fullmatch(r"[0-9.]+/[0-9]{1,2}", text):
+    if not re.fullmatch(r"[0-9.]+/([0-9]|[1-9][0-9])", text):  # /08 is none
         raise ValueError(f"{text!r} is not a network such as 10.0.0.0/8")
     network = IPv4Network(text, strict=False)
     return int(network.network_address), int(network.broadcast_address)
 
 
 # ---- values -------------------------------------------------------------------------------------------------------
-# Convert parameter values from JSON to Polar: times and durations become seconds, addresses integers.
+# Convert parameter values from JSON to Polar: times and durations become seconds, addresses integers. What the original
+# does not accept is refused, too: there it meets no condition.
 
 _TYPES = {
     "int": INTEGER, "uint": INTEGER, "double": INTEGER, "timestamp": INTEGER, "duration": INTEGER,
@@ -41,17 +42,18 @@ _EMPTY = {True: Value(STRING, "empty"), False: Value(BOOLEAN, "false")}  # by wh
 _LONGEST_TEXT = 200  # of a duration's text
 _LONGEST_DURATION = 9_223_372_036  # seconds; more would overflow 64 bits of nanoseconds
 _INTEGER = re.compile(r"[+-]?[0-9]+")
+_MOST_EXACT = 2**53  # of a number in JSON, which the original reads as a float
 _MOST_DIGITS = 20
 _FIRST_TIME, _LAST_TIME = -62_135_596_800, 253_402_300_799  # from year 1 to 9999
 _BOUNDS = {
-    "uint": (0, 2**63 - 1), "double": (-(2**53), 2**53), "duration": (-_LONGEST_DURATION, _LONGEST_DURATION),
+    "uint": (0, 2**63 - 1), "double": (-_MOST_EXACT, _MOST_EXACT), "duration": (-_LONGEST_DURATION, _LONGEST_DURATION),
     "timestamp": (_FIRST_TIME, _LAST_TIME),
 }  # fmt: skip
 _LIST = re.compile(r"list<(\w+)>")
 _DURATION = re.compile(r"([0-9.]+)(h|ms|m|s|us|µs|ns)")
 _LENGTHS = {"h": "3600", "m": "60", "s": "1", "ms": "1e-3", "us": "1e-6", "µs": "1e-6", "ns": "1e-9"}
 _UNITS = {unit: Decimal(length) for unit, length in _LENGTHS.items()}
-_TIME = re.compile(r"(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d:\d\d)(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
+_TIME = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d\d)")
 
 
 ID_LIMITS = f"must have 1 to {MAX_ID_BYTES} bytes of UTF-8, without NUL, and must not be `*`"
@@ -103,7 +105,7 @@ def value_of(type_name: str, raw: object) -> Value:
     if kind is None:
         raise NoEquivalent(f"values of type {type_name} are not supported")
     if kind == BOOLEAN:
-        if isinstance(raw, bool) or raw in ("true", "false"):
+        if isinstance(raw, bool):
             return Value(BOOLEAN, str(raw).lower())
         raise NoEquivalent(f"{raw!r} is not true or false")
     if kind == STRING:
@@ -126,18 +128,18 @@ def is_number_of(type_name: str, number: int) -> bool:
 
 def _number(type_name: str, raw: object) -> int:
     try:
-        if type_name == "timestamp":
-            return seconds_of_time(str(raw))
-        if type_name == "duration":
-            return seconds_of_duration(str(raw))
-        if type_name == "ipaddress":
-            return address_number(str(raw))
+        if type_name in _WRITTEN:
+            if not isinstance(raw, str):
+                raise NoEquivalent(f"{raw!r} is not a string")
+            return _WRITTEN[type_name](raw)
         if isinstance(raw, bool) or not isinstance(raw, int | float | str):
             raise NoEquivalent(f"{raw!r} is not a number")
         if type_name != "double" and isinstance(raw, str) and not _INTEGER.fullmatch(raw):
             raise NoEquivalent(f"{raw!r} is not a whole number")
         if isinstance(raw, str) and not re.fullmatch(r"[-+.0-9eE]+", raw):
             raise NoEquivalent(f"{raw!r} is not a number")
+        if not isinstance(raw, str) and abs(raw) > _MOST_EXACT:
+            raise NoEquivalent(f"{raw!r} is not exact in JSON; write it as a string")
         number = Decimal(str(raw))
         if not number.is_finite() or number.adjusted() >= _MOST_DIGITS:
             raise NoEquivalent(f"{raw!r} is too large")
@@ -158,7 +160,7 @@ def seconds_of_time(text: str) -> int:
     day, clock, fraction, zone = found.groups()
     if fraction and fraction.strip(".0"):
         raise NoEquivalent(f"{text!r} has a fraction of a second")
-    moment = datetime.fromisoformat(f"{day}T{clock}{'+00:00' if zone in 'Zz' else zone}")
+    moment = datetime.fromisoformat(f"{day}T{clock}{'+00:00' if zone == 'Z' else zone}")
     seconds = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(seconds=1)
     if not _FIRST_TIME <= seconds <= _LAST_TIME:
         raise NoEquivalent(f"{text!r} is not within the years 1 to 9999")
@@ -179,6 +181,10 @@ def seconds_of_duration(text: str) -> int:
     if seconds != seconds.to_integral_value():
         raise NoEquivalent(f"{text!r} has a fraction of a second")
     return sign * int(seconds)
+
+
+# Types whose values are written as texts; in CEL, functions of the same names convert them.
+_WRITTEN = {"timestamp": seconds_of_time, "duration": seconds_of_duration, "ipaddress": address_number}
 
 
 # ---- derived values --------------------------------------------------------------------------------------------------
@@ -335,7 +341,6 @@ def _escape(found: re.Match[str]) -> str:
 # `Unsupported` stands for parts without an equivalent: functions, lists made by functions, fractions.
 
 _ORDERED = {"<", "<=", ">", ">="}
-_MADE = ("timestamp", "duration", "ipaddress")  # functions that convert a text to a value
 _ADDED = ("int", "timestamp", "duration")  # types of sums of parameters
 _CONSTANTS = (*_ADDED, "uint", "double")  # types of sums of constants
 
@@ -462,7 +467,7 @@ class _CelReader:
             case "sum", [first, *rest]:
                 signs, others = rest[::2], map(self._typed, rest[1::2])
                 return reduce(lambda left, step: _sum(left, *step, place), zip(signs, others), self._typed(first))
-            case "call", [name, made] if name in _MADE:
+            case "call", [name, made] if name in _WRITTEN:
                 if made.data != "string":
                     raise NoEquivalent(f"`{name}` requires a string literal")
                 return _Typed(ir.Constant(int(value_of(str(name), _unquoted(made)).id), place), str(name))
