@@ -362,9 +362,9 @@ class _CelReader:
     def test(self, node: SyntaxTree) -> ir.ModelTest:
         match node.data:
             case "both":
-                return reduce(lambda left, right: ir.AllOf((left, right)), map(self.test, node.children))
+                return ir.AllOf(tuple(map(self.test, node.children)))
             case "either":
-                return reduce(lambda left, right: ir.AnyOf((left, right)), map(self.test, node.children))
+                return ir.AnyOf(tuple(map(self.test, node.children)))
             case "negation":
                 return ir.Negation(self.test(node.children[0]))
             case "choice":

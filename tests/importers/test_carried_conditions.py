@@ -238,3 +238,9 @@ def test_sums_of_constants_are_worked_out(db, expression):
 def test_a_sum_beyond_the_years_meets_nothing(db):
     values = [("t", "9999-12-31T23:00:00Z"), ("d", "2h"), ("n", "2026-01-01T00:00:00Z")]
     assert not is_met("t: timestamp, d: duration, n: timestamp", "n < t + d", values)
+
+
+@pytest.mark.parametrize(("sign", "met"), [("||", True), ("&&", False)])
+def test_a_condition_may_have_many_parts(db, sign, met):
+    expression = f" {sign} ".join(f"x == {number}" for number in range(1_500))
+    assert is_met("x: int", expression, context=[("x", 1_499)]) == met

@@ -204,7 +204,7 @@ def within(first, last):
     ("written", "expected"),
     [
         ("n == 1", SAME),
-        ("n < 1 && n == 1 && u != 1", AllOf((AllOf((LESS, SAME)), ModelComparison("!=", GivenValue("u"), ONE)))),
+        ("n < 1 && n == 1 && u != 1", AllOf((LESS, SAME, ModelComparison("!=", GivenValue("u"), ONE)))),
         ("b || !b", AnyOf((IsTrue("b"), Negation(IsTrue("b"))))),
         (f"n == {'0' * 5000}1", SAME),
         ("b == false", ModelComparison("==", GivenValue("b"), Constant(False))),
