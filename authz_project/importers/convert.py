@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from authz_project.importers import ir
 from authz_project.importers.conditions import report_unsupported
-from authz_project.importers.facts import WrittenTests, check_duplicates, written_tests
+from authz_project.importers.facts import ScenarioWriter, WrittenTests, check_duplicates
 from authz_project.importers.layout import PolicyLayout, layout_of, without_circles
 from authz_project.importers.policy import policy_text
 from checks.testing import run
@@ -48,14 +48,6 @@ def without_failures(program: Program, tests: WrittenTests, report: ir.ImportRep
 
 
 @dataclass(frozen=True)
-class ImportOptions:
-    """`clock`: parameters to fill from the server's clock. `usersets`: whether checks for usersets are supported."""
-
-    clock: frozenset[str] = frozenset()
-    usersets: bool = False
-
-
-@dataclass(frozen=True)
 class Carried:
     policy: str
     layout: PolicyLayout
@@ -66,14 +58,19 @@ class Carried:
         return self.tests.facts
 
 
-def carried(imported: ir.Imported, report: ir.ImportReport, options: ImportOptions = ImportOptions()) -> Carried:
-    """Convert everything; what has no equivalent is reported and grants nothing. Raise ImportRejected on conflicts."""
+def carried(
+    imported: ir.Imported, report: ir.ImportReport, clock: frozenset[str] = frozenset(), usersets: bool = False
+) -> Carried:
+    """Convert everything; what has no equivalent is reported and grants nothing. Raise ImportRejected on conflicts.
+
+    `clock` are parameters to fill from the server's clock. With `usersets`, checks for usersets are supported.
+    """
     check_duplicates(imported)
     model = without_circles(imported.model, report)
-    layout = layout_of(model, report, options.clock)
+    layout = layout_of(model, report, clock)
     report_unsupported(model, report)
-    tests = written_tests(replace(imported, model=model), layout, report)
-    has_usersets = options.usersets or tests.asks_usersets
+    tests = ScenarioWriter(replace(imported, model=model), layout, report).written()
+    has_usersets = usersets or tests.asks_usersets
     policy = policy_text(layout, tests, has_usersets)
     if tests.tests and (kept := without_failures(compile_text(policy), tests, report)) != tests:
         policy, tests = policy_text(layout, kept, has_usersets), kept

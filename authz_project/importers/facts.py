@@ -256,11 +256,9 @@ class WrittenTests:
         return [*fixture, *(test for test, _ in self.tests)]
 
 
-def written_tests(imported: ir.Imported, layout: PolicyLayout, report: ir.ImportReport) -> WrittenTests:
-    return _ScenarioWriter(imported, layout, report).written()
+class ScenarioWriter:
+    """Converts tuples to facts, and scenarios to tests."""
 
-
-class _ScenarioWriter:
     def __init__(self, imported: ir.Imported, layout: PolicyLayout, report: ir.ImportReport):
         self.imported, self.layout, self.report = imported, layout, report
         self.facts = CarriedFacts(layout)

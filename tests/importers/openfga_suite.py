@@ -23,7 +23,7 @@ from tests.standalone import set_up
 if __name__ == "__main__":  # before what needs it is imported
     set_up(f"sqlite:///{tempfile.mkdtemp()}/unused.sqlite3")
 
-from authz_project.importers.convert import ImportOptions, carried
+from authz_project.importers.convert import carried
 from authz_project.importers.facts import NotCarried
 from authz_project.importers.files import read_yaml
 from authz_project.importers.ir import (
@@ -46,7 +46,6 @@ from tests.importers.asking import Carriage
 
 FILES = ("assets/tests/consolidated_1_1_tests.yaml", "assets/tests/abac_tests.yaml")
 SOMEWHERE = Place()
-OPTIONS = ImportOptions(usersets=True)
 
 
 @dataclass
@@ -86,7 +85,7 @@ def _run_store(path: Path, tally: Tally) -> None:
         else:
             tally.not_carried.append(f"{path}: {reason}")
         return
-    carriage = Carriage(carried(replace(imported, scenarios=()), report, OPTIONS))
+    carriage = Carriage(carried(replace(imported, scenarios=()), report, usersets=True))
     lost = [str(remark) for remark in report.of(ModelKind.LOST)]
     for scenario in imported.scenarios:
         for asked in scenario.expectations:
@@ -141,7 +140,7 @@ def _run_stage(name: str, stage: Any, tuples: list[Tuple], tally: Tally) -> None
     report = ImportReport()
     try:
         model = model_of_files([read_dsl(stage["model"], name)])
-        carriage = Carriage(carried(Imported(model, tuple(tuples)), report, OPTIONS))
+        carriage = Carriage(carried(Imported(model, tuple(tuples)), report, usersets=True))
     except (ImportRejected, PolicyRejected, AuthzError) as reason:
         tally.not_carried += [f"{name}: {reason}"] * len(asked)
         return

@@ -2,7 +2,7 @@
 
 import pytest
 
-from authz_project.importers.convert import ImportOptions, carried
+from authz_project.importers.convert import carried
 from authz_project.importers.ir import Imported, ImportReport, ModelKind, Thing, Tuple, Who
 from authz_project.importers.openfga import model_of_files, read_dsl
 from checks.asking.question import Asked, question_about
@@ -30,7 +30,7 @@ def carriage(parameters, expression, values=(), relation="viewer", others=(), **
     model = model_of_files([read_dsl(MODEL.format(parameters=parameters, expression=expression), "m")])
     given = Tuple(DOC, relation, Who("user", "ann"), "c", tuple(values))
     report = ImportReport()
-    found = carried(Imported(model, (given, *others)), report, ImportOptions(**options))
+    found = carried(Imported(model, (given, *others)), report, **options)
     return Carriage(found), report
 
 

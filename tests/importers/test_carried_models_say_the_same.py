@@ -2,7 +2,7 @@
 
 import pytest
 
-from authz_project.importers.convert import ImportOptions, carried
+from authz_project.importers.convert import carried
 from authz_project.importers.ir import Imported, ImportReport, Thing, Who
 from authz_project.importers.layout import without_circles
 from tests.conftest import DATABASES
@@ -17,7 +17,7 @@ ASKED = [Who("user", "1"), Who("user", "2"), Who("robot", "1"), Who("group", "1"
 def compare(seed: int) -> None:
     case = case_of(seed)
     context = tuple(case.context.items())
-    carriage = Carriage(carried(Imported(case.model, tuple(case.tuples)), ImportReport(), ImportOptions(usersets=True)))
+    carriage = Carriage(carried(Imported(case.model, tuple(case.tuples)), ImportReport(), usersets=True))
     world = World(without_circles(case.model, ImportReport()), case.tuples, case.context)
     for who in ASKED:
         for relation in NAMES:

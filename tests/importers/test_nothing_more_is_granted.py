@@ -2,7 +2,7 @@
 
 import pytest
 
-from authz_project.importers.convert import ImportOptions, carried
+from authz_project.importers.convert import carried
 from authz_project.importers.ir import ImportRejected, ImportReport, ModelKind, Thing, Who
 from authz_project.importers.spicedb import imported
 from tests.importers.asking import Carriage
@@ -20,7 +20,7 @@ def carriage(folder, schema, relationships, **options):
     ]
     path.write_text("\n".join(lines) + "\n")
     report = ImportReport()
-    return Carriage(carried(imported(path, []), report, ImportOptions(**options))), report
+    return Carriage(carried(imported(path, []), report, **options)), report
 
 
 # ---- an arrow over folders and members of groups ---------------------------------------------------------------------

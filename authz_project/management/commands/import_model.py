@@ -9,7 +9,7 @@ from django.core.management.base import CommandError
 from django.utils.module_loading import import_string
 
 from authz_project.environments import environment_made
-from authz_project.importers.convert import Carried, ImportOptions, carried, load
+from authz_project.importers.convert import Carried, carried, load
 from authz_project.importers.ir import Imported, ImportRejected, ImportReport, ModelKind, check_parameters, relations_of
 from checks.asking.run import in_memory
 from facts.accept import check_facts
@@ -104,7 +104,7 @@ class Command(ServiceCommand):
                 imported = import_string(ENGINES[engine].reader)(model, others)
                 _check_clock(imported, clock)
                 check_parameters(imported)
-                found = carried(imported, report, ImportOptions(frozenset(clock), usersets))
+                found = carried(imported, report, frozenset(clock), usersets)
                 check_facts(compile_text(found.policy), found.facts, None)
             self.tell(ENGINES[engine].name, imported, found, report)
             if needed := report.of(ModelKind.NEEDED):
