@@ -45,19 +45,22 @@ def with_own_help(command: BaseCommand) -> None:
 
 def with_own_errors(command: BaseCommand) -> None:
     """Let errors of Django's commands begin as those of ours do, without the name of their class."""
-    execute = command.execute
+    execute, status = command.execute, getattr(command, "failure_status", 1)
 
     def execute_and_report(*args: Any, **options: Any) -> str | None:
         try:
-            return execute(*args, **options)
+            output = execute(*args, **options)
+            if status != 1:
+                command.stdout.flush()
+            return output
         except CommandError as reason:
             if options["traceback"] or isinstance(reason, SystemCheckError):
                 raise
             command.stderr.write(f"error: {reason}")
             sys.exit(reason.returncode)
-        except (DatabaseError, InterfaceError) as reason:
-            if (status := getattr(command, "failure_status", 1)) == 1:
-                raise  # which ends with 1
+        except (DatabaseError, InterfaceError, OSError) as reason:
+            if status == 1 or isinstance(reason, BrokenPipeError):
+                raise  # which ends with 1, or as `head` ends others
             command.stderr.write(str(ending_of(reason)))
             sys.exit(status)
 

@@ -73,17 +73,18 @@ def test_a_standard_stream_that_is_closed_ends_a_command_with_a_line(tmp_path):
     variables = os.environ | {"DATABASE_URL": "sqlite:///x.sqlite3", "SECRET_KEY": ""}
     assert manage(tmp_path, "sqlite:///x.sqlite3", "migrate", capture_output=True).returncode == 0
     closed = "error: Standard input or output is closed.\n"
-    for command, said in {
-        "check_policy - <&-": closed,
-        "load_facts - <&-": closed,
-        "version >&-": closed,
-        "ask authorize User:ann read Repo:anvil >&-": closed,
-        "ask authorize User:ann read Repo:anvil >/dev/full": "error: no space left on device\n",
-        "check_policy nothing.polar 2>&-": "",
-    }.items():
+    full = "error: no space left on device\n"
+    for command, status, said in (
+        ("check_policy - <&-", 1, closed),
+        ("load_facts - <&-", 1, closed),
+        ("version >&-", 1, closed),
+        ("ask authorize User:ann read Repo:anvil >&-", 2, closed),  # 1 would be an answer
+        ("ask authorize User:ann read Repo:anvil >/dev/full", 2, full),
+        ("check_policy nothing.polar 2>&-", 1, ""),
+    ):
         line = f"{shlex.join([sys.executable, str(ROOT / 'manage.py')])} {command}"
         done = subprocess.run(["sh", "-c", line], cwd=tmp_path, env=variables, capture_output=True, text=True)
-        assert (command, done.returncode, done.stderr) == (command, 1, said)
+        assert (command, done.returncode, done.stderr) == (command, status, said)
 
 
 @pytest.mark.parametrize(
