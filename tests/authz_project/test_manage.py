@@ -69,6 +69,17 @@ def test_output_that_nobody_takes_ends_a_command_quietly(tmp_path, reads, status
     assert done.stderr == ("" if reads else "error: no space left on device\n")
 
 
+def test_facts_are_not_written_over_the_database(tmp_path):
+    url = "sqlite:///x.sqlite3"
+    assert manage(tmp_path, url, "migrate", capture_output=True).returncode == 0
+    (tmp_path / "link").symlink_to("x.sqlite3")
+    before = (tmp_path / "x.sqlite3").stat().st_ino
+    for name in ("x.sqlite3", "./x.sqlite3", "link"):
+        done = manage(tmp_path, url, "dump_facts", name, capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (1, f"error: `{name}` is the database itself. Specify another file.\n")
+    assert (tmp_path / "x.sqlite3").stat().st_ino == before
+
+
 def test_a_standard_stream_that_is_closed_ends_a_command_with_a_line(tmp_path):
     variables = os.environ | {"DATABASE_URL": "sqlite:///x.sqlite3", "SECRET_KEY": ""}
     assert manage(tmp_path, "sqlite:///x.sqlite3", "migrate", capture_output=True).returncode == 0

@@ -1,10 +1,14 @@
 """Write facts to a file that load_facts can read."""
 
+from pathlib import Path
 from typing import Any
+
+from django.core.management.base import CommandError
+from django.db import connection
 
 from facts.read import every
 from facts.wire import FORMATS_HELP, WRITERS, format_of
-from policy.files import written_file
+from policy.files import shown_name, written_file
 from policy.management.command import PolicyCommand, add_as_of, counted, moment_asked
 from policy.models import Environment
 
@@ -31,6 +35,14 @@ class Command(PolicyCommand):
                 output.reconfigure(encoding="utf-8")  # whatever the terminal's: load_facts reads UTF-8
             write(output, facts)
             return
+        if is_database(Path(file)):
+            raise CommandError(f"`{shown_name(file)}` is the database itself. Specify another file.")
         with written_file(file, mode=0o600) as target, self.progress("writing facts") as shown:
             number = write(target, shown.counted(facts))
         self.stdout.write(f"{counted(number, 'fact')} written")
+
+
+def is_database(file: Path) -> bool:
+    """Return whether the file, which would be replaced, is that of the database in use."""
+    database = Path(connection.settings_dict["NAME"])
+    return connection.vendor == "sqlite" and file.is_file() and database.is_file() and file.samefile(database)
