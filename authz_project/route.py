@@ -7,7 +7,7 @@ startup. Under plain Django (`manage.py runserver`, the test client), `view_clas
 import logging
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -52,12 +52,13 @@ from policy.core.journal import was_cancelled
 from policy.core.memory import exhausted
 from policy.core.spaces import here
 from policy.core.spans import WAITS_SINCE, current, enter, leave, request_id_of
-from policy.endpoint import Endpoint, Request, Response
+from policy.endpoint import RESPONDS_LATER, Endpoint, Request, Response
 from policy.errors import AuthzError, Cancelled, KeyRefused, NotFound, ScopeMissing, TooLarge, Unavailable, one_line
 from policy.replicas.reading import primary
 
 Environ = dict[str, Any]  # as specified by WSGI
 Headers = list[tuple[str, str]]
+Handled = Callable[[BaseDatabaseWrapper, Request], Response]  # with the connection of the thread
 
 # On every response: no content type sniffing, and no paths in Referer headers to other sites.
 ANSWERED_WITH = [("X-Content-Type-Options", "nosniff"), ("Referrer-Policy", "same-origin")]
@@ -70,6 +71,10 @@ class HTTPAnswer(NamedTuple):
     status: int
     headers: Headers
     content: bytes
+
+
+SEND_LATER = "authz.send_later"  # in an environ: takes it and its `HTTPAnswer`, once `SENT_LATER` stands for that
+SENT_LATER = HTTPAnswer(0, [], b"")
 
 
 class Route:
@@ -96,24 +101,52 @@ class Route:
         enter(request_id, self._path)
         method = environ["REQUEST_METHOD"].upper()
         request = Request(method, environ, lambda: body_of(environ), request_id, started)
-        status, headers, content = self.answer_request(request)
-        headers.append(("X-Request-ID", request_id))
+        if SEND_LATER in environ:
+            request.respond_later = partial(self._answer_later, parts)
+        answer = self.answer_request(request)
+        if answer is not SENT_LATER:
+            self._complete(request, answer, parts)
+        leave()
+        return answer
+
+    def _complete(self, request: Request, answer: HTTPAnswer, parts: spans.Parts | None) -> None:
+        """Add the headers that are common to all responses of the service, and tell observers."""
+        status, headers, content = answer
+        headers.append(("X-Request-ID", request.id))
         headers.append(("Content-Length", str(len(content))))
-        headers.append(("Server-Timing", f"oso;dur={(time.perf_counter() - started) * 1000:.3f}"))
+        headers.append(("Server-Timing", f"oso;dur={(time.perf_counter() - request.started) * 1000:.3f}"))
         headers += ANSWERED_WITH
         if parts is not None:
-            traceparent = environ.get("HTTP_TRACEPARENT", "")
-            observers.tell(self._path, method, status, started, request_id, request.auth, traceparent, parts)
-        leave()
-        return HTTPAnswer(status, headers, content)
+            traceparent = request.headers.get("HTTP_TRACEPARENT", "")
+            observers.tell(
+                self._path, request.method, status, request.started, request.id, request.auth, traceparent, parts
+            )
 
-    def answer_request(self, request: Request) -> HTTPAnswer:
-        """Answer a request, without the headers that are common to all responses of the service."""
+    def _answer_later(self, parts: spans.Parts | None, request: Request, respond: Callable[[], Response]) -> None:
+        """Send the response that `respond` returns, from this thread, which may be answering another request."""
+        here = current.request_id, current.path, current.caller
+        enter(request.id, self._path)
+        current.caller = request.auth
+        answer = self.answer_request(request, lambda mine, request: respond())
+        if answer is not SENT_LATER:
+            self._complete(request, answer, parts)
+            request.headers[SEND_LATER](request.headers, answer)
+        current.request_id, current.path, current.caller = here
+
+    def answer_request(self, request: Request, handled: Handled | None = None) -> HTTPAnswer:
+        """Answer a request, without the headers that are common to all responses of the service.
+
+        `handled` is what follows after the endpoint has returned `RESPONDS_LATER`. If it refuses the key, the endpoint
+        handles the request again: its environment may have moved meanwhile.
+        """
         try:
             needs_key = self._authentication is not None
-            response = None if needs_key and directory.spaces else self._response_here(request)
+            is_first_place = handled is not None or not (needs_key and directory.spaces)
+            response = self._response_here(request, handled or self._handled) if is_first_place else None
             if response is None or (needs_key and response.status == 401):
-                response = self._in_its_space(request, response)
+                response = self._in_its_space(request, None if handled else response)
+            if response is RESPONDS_LATER:
+                return SENT_LATER
             if request.method == "GET" or request.method in self._endpoint.questions:  # not a change that was made
                 memory.demand_to_write()
             content = written(response.data)
@@ -130,16 +163,16 @@ class Route:
 
         def answer() -> Response:
             request.begin()
-            return self._response_here(request)
+            return self._response_here(request, self._handled)
 
         return in_place(token_of(request.headers), answer, lambda response: response.status == 401, found)
 
-    def _response_here(self, request: Request) -> Response:
+    def _response_here(self, request: Request, handled: Handled) -> Response:
         try:
             mine = let_go_if_broken()
             if settings.FOLLOW is not None and self._authentication is not None:
-                return settings.FOLLOW.answered(request, self._endpoint, self._path, partial(self._handled, mine))
-            return self._handled(mine, request)
+                return settings.FOLLOW.answered(request, self._endpoint, self._path, partial(handled, mine))
+            return handled(mine, request)
         except Exception as error:
             is_deleted = here.name and isinstance(error, DatabaseError) and lacks_tables(error)  # the space
             response = refused(self._endpoint, request, KeyRefused() if is_deleted else error)

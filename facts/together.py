@@ -6,7 +6,7 @@ This is known as group commit. A change that is made alone is as a group of one:
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import groupby
@@ -36,36 +36,43 @@ from policy.active import Caller, Scope, confirm, key_check, program_of_version
 from policy.core import journal, spaces, spans
 from policy.core.clock import is_to_come, new_moment, timeline
 from policy.core.config import settings
-from policy.core.journal import By, Done, Kind, WriterTurn, advance, changing, claim, run_with_connection
+from policy.core.journal import By, Kind, WriterTurn, advance, changing, claim
 from policy.errors import AuthzError, Busy, NotFound, Unavailable
 from policy.rules.program import Program
 
 SMALL = 100  # maximum number of facts and patterns of a change that may share a transaction
 MOST = 100  # writers of one commit
+MOMENT = 0.001  # seconds to wait for as many writers as shared the last commit
 
 
 def apply_as(caller: Caller, changes: Sequence[Change], request_id: str = "") -> Applied:
     """Make all of the changes or none, with the rights of the caller's key now; return the offset of the commit."""
     if not _may_share(changes):
-        return run_with_connection(partial(_apply_alone, caller, changes, request_id))
-    writer = _Writer(caller, changes, request_id)
+        return _apply_alone(caller, changes, request_id)
+    writer = _WaitingWriter(caller, changes, request_id)
     queue = _entered(writer)
     if not writer.leads:
         with spans.noted("wait", of="turn"):
             queue.wait(writer)
     if writer.leads:
-        try:
-            run_with_connection(partial(_lead, queue, writer))
-        finally:
-            queue.hand_on(writer)  # in case no thread was found for `_lead`
-    if writer.is_alone:
-        return run_with_connection(partial(_apply_alone, caller, changes, request_id))
-    if writer.error is not None:
-        try:
-            raise writer.error
-        finally:
-            writer.error = None  # else error and traceback form a cycle until a garbage collection
-    return Applied(writer.offset, version_id=writer.version_id)
+        _lead(queue, writer)
+    return writer.applied()
+
+
+def apply_later(caller: Caller, changes: Sequence[Change], request_id: str, done: TakesOutcome) -> bool:
+    """Call `done` with a function that returns what `apply_as` would. Return False if that is not possible.
+
+    If no one else is committing, this thread commits, and calls `done` first. Otherwise it returns at once, and another
+    thread of its pool calls it.
+    """
+    run = journal.thread.run
+    if run is None or not _may_share(changes):
+        return False
+    writer = _WriterToldLater(caller, changes, request_id, done=done, run=run)
+    queue = _entered(writer)
+    if writer.leads:
+        _lead(queue, writer)
+    return True
 
 
 def _may_share(changes: Sequence[Change]) -> bool:
@@ -88,7 +95,10 @@ def _apply_alone(caller: Caller, changes: Sequence[Change], request_id: str) -> 
 # ---- waiting -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(eq=False, slots=True)
+TakesOutcome = Callable[[Callable[[], Applied]], None]
+
+
+@dataclass(eq=False)
 class _Writer:
     """Waiting changes, and their outcome: an offset, an error, or `is_alone` for a transaction of their own."""
 
@@ -96,7 +106,7 @@ class _Writer:
     changes: Sequence[Change]
     request_id: str
     leads: bool = False
-    woken: Event = field(default_factory=Event)  # set once it leads, or has its outcome
+    is_over: bool = False  # it has its outcome
     since: float = field(default_factory=time.monotonic)
     author: str = ""  # once its key is confirmed
     offset: int = 0
@@ -105,8 +115,59 @@ class _Writer:
     is_alone: bool = False
 
     @property
+    def waited(self) -> float:
+        return time.monotonic() - self.since
+
+    @property
     def is_refused(self) -> bool:
         return self.is_alone or self.error is not None
+
+    def wake(self, queue: _Queue) -> None:
+        """Called when another one makes this the leader, and once it has its outcome."""
+        raise NotImplementedError
+
+    def applied(self) -> Applied:
+        """Return the outcome or raise it, making the changes alone if they were refused in a group."""
+        if self.is_alone:
+            return _apply_alone(self.caller, self.changes, self.request_id)
+        if self.error is not None:
+            try:
+                raise self.error
+            finally:
+                self.error = None  # else error and traceback form a cycle until a garbage collection
+        return Applied(self.offset, version_id=self.version_id)
+
+
+@dataclass(eq=False)
+class _WaitingWriter(_Writer):
+    """A writer whose thread waits."""
+
+    woken: Event = field(default_factory=Event)
+
+    def wake(self, queue: _Queue) -> None:
+        self.woken.set()
+
+
+@dataclass(eq=False)
+class _WriterToldLater(_Writer):
+    """A writer whose thread does other work: `run` has another one of its pool act for it."""
+
+    done: TakesOutcome | None = field(kw_only=True)  # None once it was called, so that nothing keeps the request
+    run: Callable[[Callable[[], object]], object] = field(kw_only=True)
+    parts: spans.Parts | None = field(default_factory=spans.parts)
+
+    def wake(self, queue: _Queue) -> None:
+        if not self.is_over:
+            self.run(partial(spans.of_request, self.parts, partial(_lead, queue, self)))
+        elif self.is_refused:
+            self.run(self._tell)  # it may take a transaction, and this may be called in the leader's
+        else:
+            self._tell()
+
+    def _tell(self) -> None:
+        done, self.done = self.done, None
+        if done is not None:
+            spans.of_request(self.parts, partial(done, self.applied))
 
 
 class _Queue:
@@ -116,44 +177,56 @@ class _Queue:
         self.space, self.environment_id = space, environment_id
         self.leader: _Writer | None = None
         self._waiting: list[_Writer] = []
+        self._taken: list[_Writer] = []  # into the commit under way
+        self._wanted, self._are_enough = 0, Event()  # so many writers are enough for a commit
 
     def enter(self, writer: _Writer) -> None:
         self._waiting.append(writer)
         if self.leader is None:
-            self._follow(writer)
+            self.leader, writer.leads = writer, True
+        elif len(self._waiting) == self._wanted:
+            self._are_enough.set()
 
-    def wait(self, writer: _Writer) -> None:
+    def wait(self, writer: _WaitingWriter) -> None:
         """Wait until the writer leads or has its outcome. Raise `Busy` if no leader takes it within `WRITE_TIMEOUT`."""
         if not writer.woken.wait(settings.WRITE_TIMEOUT or None):
             self._give_up(writer)
             writer.woken.wait()  # a leader is processing it, or has just made it the leader
 
+    def gather(self, count: int) -> None:
+        """Wait a moment for this many writers."""
+        with _entering:
+            self._wanted = count
+            if len(self._waiting) >= count:
+                return
+            self._are_enough.clear()
+        self._are_enough.wait(MOMENT)
+
     def take(self) -> list[_Writer]:
         """Remove and return the writers that have waited longest, including the leader."""
         with _entering:
-            taken, self._waiting = self._waiting[:MOST], self._waiting[MOST:]
-        return taken
+            self._taken, self._waiting = self._waiting[:MOST], self._waiting[MOST:]
+        return self._taken
 
-    def put_back(self, writers: list[_Writer]) -> None:
+    def put_back(self) -> None:
         """Let the writers that were taken wait again, as the first ones."""
         with _entering:
-            self._waiting[:0] = writers
+            self._waiting[:0], self._taken = self._taken, []
 
     def hand_on(self, leader: _Writer) -> None:
         """Make the writer that has waited longest the next leader. Do nothing if the leader has already handed on."""
         with _entering:
             if self.leader is not leader:
                 return
+            self._taken = []
             self._waiting = [each for each in self._waiting if each is not leader]
-            if self._waiting:
-                self._follow(self._waiting[0])
-            else:
+            if not self._waiting:
                 del _queues[self.space, self.environment_id]
                 self.leader = None
-
-    def _follow(self, leader: _Writer) -> None:
-        self.leader, leader.leads = leader, True
-        leader.woken.set()
+                return
+            self.leader = self._waiting[0]
+            self.leader.leads = True
+            self.leader.wake(self)
 
     def _give_up(self, writer: _Writer) -> None:
         with _entering:
@@ -192,10 +265,10 @@ class _Accepted(NamedTuple):
 
 
 class _Latest(NamedTuple):
-    """The turn of an environment that this process has last waited for, and whether its last group was one writer."""
+    """The last turn that this process had in an environment, and how many writers shared it."""
 
     turn: WriterTurn
-    is_alone: bool
+    writers: int
 
 
 _latest: dict[int, _Latest] = {}  # by environment
@@ -203,42 +276,36 @@ timeline.forgets(_latest.clear)
 
 
 def _lead(queue: _Queue, leader: _Writer) -> None:
-    """Commit the changes of a group of writers, and set each writer's outcome."""
+    """Commit the changes of a group of writers, and tell each writer its outcome."""
     group: list[_Writer] = []
-    waited = time.monotonic() - leader.since
-    at_once = journal.can_pipeline() and not connection.in_atomic_block
     known = _latest.get(queue.environment_id)
     try:
-        if at_once and known and known.is_alone:
+        if known and journal.can_pipeline() and not connection.in_atomic_block:
+            queue.gather(known.writers)
             group = queue.take()
             if _store_in_one_trip(queue, leader, known.turn, group):
                 return
-            queue.put_back(group)
+            queue.put_back()
             group = []
+        waited = leader.waited
         with changing(waited):
-            turn = advance(queue.environment_id, waited, offsets=0 if at_once else 1)
+            turn = advance(queue.environment_id, waited)
             group = queue.take()
-            _latest[queue.environment_id] = _Latest(turn, len(group) == 1)
-            runs = _runs(queue.environment_id, turn, group) if at_once else None
-            if runs:
-                accepted = _store_at_once(queue.environment_id, turn, runs)
-            else:
-                accepted = _store_checked(queue.environment_id, turn, group, claimed=0 if at_once else 1)
-            _note_written(queue, leader, turn, accepted)
+            _latest[queue.environment_id] = _Latest(turn, len(group))
+            _note_written(queue, leader, turn, _store_checked(queue.environment_id, turn, group))
     except (_NobodyAccepted, NotFound):  # if the environment is gone, so are its keys: each writer retries alone
         group = group or [leader]
     except (OperationalError, InterfaceError, Unavailable) as error:
-        if not group:  # only the leader is affected, and its thread raises this
-            raise
+        group = group or [leader]
         _fail(group, error)
-    except Exception:
+    except Exception as error:
         if not group:
-            raise
+            group = [leader]
+            _fail(group, error)
     finally:
         queue.hand_on(leader)
         for each in group:
-            each.is_alone = not (each.offset or each.error)
-            each.woken.set()
+            _end(queue, each)
 
 
 def _note_written(queue: _Queue, leader: _Writer, turn: WriterTurn, accepted: _Accepted) -> None:
@@ -253,8 +320,8 @@ def _note_written(queue: _Queue, leader: _Writer, turn: WriterTurn, accepted: _A
 # records the revisions; if a key is refused, it does nothing, and these writers retry alone. It runs after the turn was
 # taken, in a snapshot of its own, so it sees everything that preceding writers have committed.
 #
-# A writer that came alone, as the one before, first sends that statement together with one that takes the turn if no
-# one has it, and if policy and expiries are as they were last seen. Others take the turn first: more join meanwhile.
+# It is sent together with one that waits for the turn, and takes it if policy and expiries are as they were last seen.
+# Before, a leader waits a moment for as many writers as shared the last commit: their clients may well write again.
 
 
 class _Run(NamedTuple):
@@ -272,18 +339,13 @@ def _store_in_one_trip(queue: _Queue, leader: _Writer, seen: WriterTurn, group: 
     if not runs:
         return False
     changes = [_statement(queue.environment_id, turn, run) for run in runs]
-    found = journal.in_one_trip([journal.try_turn(queue.environment_id, turn), *changes])
-    accepted = _recorded(queue.environment_id, turn, runs, found[1:] if found else [])
+    taking = journal.next_turn_as(queue.environment_id, turn, leader.waited)
+    found = journal.in_one_trip([*taking, *changes])
+    accepted = _recorded(queue.environment_id, turn, runs, found[len(taking) :] if found else [])
     if accepted.writers:
-        _latest[queue.environment_id] = _Latest(turn, len(group) == 1)
+        _latest[queue.environment_id] = _Latest(turn, len(group))
         _note_written(queue, leader, turn, accepted)
     return bool(accepted.writers)
-
-
-def _store_at_once(environment_id: int, turn: WriterTurn, runs: Sequence[_Run]) -> _Accepted:
-    """Store the changes in the transaction that has the turn, and commit it."""
-    found = journal.in_one_trip([_statement(environment_id, turn, run) for run in runs])
-    return _recorded(environment_id, turn, runs, found or [])
 
 
 def _runs(environment_id: int, turn: WriterTurn, group: Sequence[_Writer]) -> list[_Run] | None:
@@ -347,12 +409,12 @@ def _statement_of(inserts: bool) -> str:
 def _recorded(environment_id: int, turn: WriterTurn, runs: Sequence[_Run], found: journal.Results) -> _Accepted:
     """Note the revisions that the statements of the runs have recorded; return their writers."""
     writers: list[tuple[_Writer, int]] = []
-    done: list[Done] = []
+    done: list[journal.Done] = []
     for run, rows in zip(runs, found):
         for writer, (number, *counts) in zip(run.writers, sorted(tuple(map(int, row)) for row in rows)):
             writers.append((writer, number))
             by = By(request_id=writer.request_id)
-            done.append(Done(number, Kind.FACTS, by, turn.policy_version_id, *counts))
+            done.append(journal.Done(number, Kind.FACTS, by, turn.policy_version_id, *counts))
     if done:
         journal.note_recorded(environment_id, done)
     return _Accepted(writers, sum(each.inserted for each in done))
@@ -361,14 +423,14 @@ def _recorded(environment_id: int, turn: WriterTurn, runs: Sequence[_Run], found
 # ---- step by step --------------------------------------------------------------------------------------------------
 
 
-def _store_checked(environment_id: int, turn: WriterTurn, group: Sequence[_Writer], claimed: int) -> _Accepted:
-    """Check the keys, and store the changes of writers that are not refused. Some offsets are claimed already."""
+def _store_checked(environment_id: int, turn: WriterTurn, group: Sequence[_Writer]) -> _Accepted:
+    """Check the keys, and store the changes of writers that are not refused. The turn has claimed the first offset."""
     _refuse_keys(environment_id, group)
     program = program_of_version(turn.policy_version_id)
     accepted = [each for each in group if not each.is_refused and _is_accepted(program, each)]
     if not accepted:
         raise _NobodyAccepted
-    claim(environment_id, len(accepted) - claimed)
+    claim(environment_id, len(accepted) - 1)
     inserted = make(environment_id, turn, _revisions(turn, accepted)).inserted
     return _Accepted([(each, number) for number, each in enumerate(accepted, turn.offset)], inserted)
 
@@ -409,7 +471,14 @@ def _tell(queue: _Queue, leader: _Writer, accepted: _Accepted, turn: WriterTurn)
     for each, offset in accepted.writers:
         each.version_id = turn.policy_version_id
         each.offset = offset
-        each.woken.set()
+        _end(queue, each)
+
+
+def _end(queue: _Queue, writer: _Writer) -> None:
+    if not writer.is_over:
+        writer.is_alone = not (writer.offset or writer.error)
+        writer.is_over = True
+        writer.wake(queue)
 
 
 def _fail(group: Iterable[_Writer], error: Exception) -> None:

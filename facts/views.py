@@ -4,7 +4,7 @@ Each kind of fact is decoded by a single function: nested serializers take twent
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, ClassVar
 
@@ -16,7 +16,7 @@ from facts.accept import WARNING, printable, sentences, unknown_names
 from facts.feed import MOST, FeedRequest, as_json, change_to_json, feed_position_from_text
 from facts.history import Entry, HistoryKey
 from facts.models import MAX_ARGUMENTS
-from facts.store import Change, Deletes, Inserts, changes_from_json
+from facts.store import Applied, Change, Deletes, Inserts, changes_from_json
 from facts.wire import END, MAX_ID_BYTES, MAX_NAME_BYTES, Argument, batch_from_json, fact_to_json, lasting_from_json
 from policy import endpoint
 from policy.active import NOTHING_SEEN, Caller, Scope, program_of_version
@@ -26,6 +26,7 @@ from policy.core.pagination import Cursor, cursor_of, digest_of
 from policy.endpoint import (
     MAY_WAIT,
     OFFSET,
+    RESPONDS_LATER,
     DecodedField,
     Doc,
     Endpoint,
@@ -298,9 +299,7 @@ class FactsEndpoint(Endpoint):
 
     def post(self, request: Request) -> Response:
         fact = FACT.decode(request.data, "")
-        response = _apply(request, [Inserts([fact], None)], "")
-        response.data = wire.fact_to_json(fact)  # warnings are only in the header: the response is the fact
-        return response
+        return _apply(request, [Inserts([fact], None)], fact=wire.fact_to_json(fact))
 
     def delete(self, request: Request) -> Response:
         return _apply(request, [Deletes([PATTERN.decode(request.data, "")])], "Matching facts deleted")
@@ -442,18 +441,30 @@ class ChangesEndpoint(Endpoint):
         return Response(as_json(feed.found(unconfirmed_caller(request), asked, patience)))
 
 
-def _apply(request: Request, changes: list[Change], message: str) -> Response:
+def _apply(request: Request, changes: list[Change], message: str = "", fact: object = None) -> Response:
+    """Make the changes, and respond with the message, or with the fact."""
     if spans.is_on:
         entries = (len(change.facts) if isinstance(change, Inserts) else len(change.patterns) for change in changes)
         spans.note("change", entries=sum(entries))
-    applied = together.apply_as(unconfirmed_caller(request), changes, request.id)
-    response = changed(message, applied.offset)
-    if warnings := _warnings(applied.version_id, changes):
-        response.headers[WARNING] = printable("; ".join(warnings))
-        # Some published clients fail on a member that they do not know.
-        if not request.is_of_published_client:
-            response.data = {"message": message, "warnings": warnings}
-    return response
+
+    def responded(applied: Callable[[], Applied]) -> Response:
+        made = applied()
+        response = changed(message, made.offset)
+        if warnings := _warnings(made.version_id, changes):
+            response.headers[WARNING] = printable("; ".join(warnings))
+            # Some published clients fail on a member that they do not know.
+            if not request.is_of_published_client:
+                response.data = {"message": message, "warnings": warnings}
+        if fact is not None:  # as published clients expect: warnings are only in the header
+            response.data = fact
+        return response
+
+    caller, later = unconfirmed_caller(request), request.respond_later
+    if later is not None and together.apply_later(
+        caller, changes, request.id, lambda applied: later(request, partial(responded, applied))
+    ):
+        return RESPONDS_LATER
+    return responded(partial(together.apply_as, caller, changes, request.id))
 
 
 def _warnings(version_id: int | None, changes: list[Change]) -> list[str]:

@@ -12,7 +12,7 @@ from granian.rsgi import HTTPProtocol, Scope
 
 from authz_project import observers
 from authz_project.database import Readiness, draining
-from authz_project.route import ANSWERED_WITH, Environ, HTTPAnswer, refusal_of
+from authz_project.route import ANSWERED_WITH, SENT_LATER, Environ, HTTPAnswer, refusal_of
 from authz_project.server.listening import CLIENT, in_use
 from authz_project.wsgi import by_django, short_answer
 from facts.pages.change import FileOnDisk
@@ -97,27 +97,44 @@ class _Head:
         self.status, self.headers = int(status[:3]), headers
 
 
-def answer(environ: Environ, body: io.IOBase, length: int, protocol: HTTPProtocol, *, close: bool = False) -> None:
-    """Call the application and send its response. Pass `close=True` if part of the body was not read."""
+class _File(NamedTuple):
+    """A response whose body granian reads from a file, at the client's pace."""
+
+    status: int
+    headers: list[tuple[str, str]]
+    path: str
+
+
+def answer(environ: Environ, body: io.IOBase, length: int, protocol: HTTPProtocol, *, close: bool = False) -> bool:
+    """Call the application and send its response. Pass `close=True` if part of the body was not read.
+
+    Return False if `SEND_LATER` of the environ will be called instead, or has been.
+    """
     memory.begin_request()
     try:
-        _answer(environ, body, length, protocol, close)
+        return _answer(environ, body, length, protocol, close)
     finally:
         memory.end_request()
 
 
-def _answer(environ: Environ, body: io.IOBase, length: int, protocol: HTTPProtocol, close: bool) -> None:
+def _answer(environ: Environ, body: io.IOBase, length: int, protocol: HTTPProtocol, close: bool) -> bool:
     environ["CONTENT_LENGTH"] = str(length)
     environ["wsgi.input"] = body
-    client = environ[CLIENT]
-    in_use.add(client)
+    in_use.add(environ[CLIENT])
     try:
         answered = short_answer(environ) or _answer_of_django(environ)
     except Exception as error:
+        in_use.discard(environ[CLIENT])
         _break(environ, protocol, error)
-        return
-    finally:
-        in_use.discard(client)  # before the client can send its next request
+        return True
+    if answered is SENT_LATER:
+        return False
+    send(environ, protocol, answered, close)
+    return True
+
+
+def send(environ: Environ, protocol: HTTPProtocol, answered: HTTPAnswer | _File, close: bool = False) -> None:
+    in_use.discard(environ[CLIENT])  # before the client can send its next request
     if close or draining.is_set():
         answered.headers.append(("Connection", "close"))
     if isinstance(answered, _File):
@@ -143,14 +160,6 @@ def _break(environ: Environ, protocol: HTTPProtocol, error: Exception) -> None:
     request_id = request_id_of(environ.get("HTTP_X_REQUEST_ID", ""))
     status = _broken(protocol, request_id, error)
     _observe(environ["PATH_INFO"], environ["REQUEST_METHOD"], status, request_id)
-
-
-class _File(NamedTuple):
-    """A response whose body granian reads from a file, at the client's pace."""
-
-    status: int
-    headers: list[tuple[str, str]]
-    path: str
 
 
 def _answer_of_django(environ: Environ) -> HTTPAnswer | _File:

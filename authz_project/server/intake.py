@@ -26,8 +26,8 @@ from authz_project.access_log import begin as begin_logs
 from authz_project.database import HEALTH, MEMORY, READINESS, refresh_connection
 from authz_project.keys import caller_of_token, is_remembered, token_of
 from authz_project.observers import begin_traces
-from authz_project.route import Environ, too_large
-from authz_project.server.exchange import UnreadBody, answer, environ_of, say, say_broken, say_readiness
+from authz_project.route import SEND_LATER, Environ, HTTPAnswer, too_large
+from authz_project.server.exchange import UnreadBody, answer, environ_of, say, say_broken, say_readiness, send
 from authz_project.server.listening import in_use
 from authz_project.server.readiness_probe import ReadinessProbe, health_application
 from authz_project.server.upkeep import start_upkeep
@@ -38,6 +38,7 @@ from authz_project.server.workers import (
     FeedThreads,
     FollowerRequests,
     TaskQueue,
+    run_logged,
 )
 from authz_project.side_listener import start_listener
 from authz_project.spaces import in_place
@@ -342,7 +343,6 @@ FEED = "api/changes"  # its readers may wait for the next change (long polling)
 FOLLOW = "api/follow"
 CROWDED = "the server is overloaded; try again"
 FULL = "too many large request bodies at the same time; try again"
-WAITING = 16  # concurrent changes of a process; more wait in the queue
 # Extra threads per thread, for slow requests. A connection costs SQLite little, but PostgreSQL a process.
 MORE = {"django.db.backends.sqlite3": 4, "django.db.backends.postgresql": 1}
 
@@ -362,7 +362,7 @@ class Intake:
         more = threads * MORE[settings.DATABASES["default"]["ENGINE"]]
         self._slots = CheckThreads(threads, more, at_once())
         turns.most_here = more  # this many may be slow, or wait to run slow statements; the other threads stay free
-        self._changes = ChangeThreads(WAITING, threads)
+        self._changes = ChangeThreads(max(2, threads))  # while one commits, another prepares the next commit
         self._waiting = FeedThreads((threads + 1) // 2, self._changes)  # half of all threads, counting intake's own
         self._followers = FollowerRequests(answer)
         self._lookout = ReadinessProbe()
@@ -444,7 +444,7 @@ class Intake:
         threads: Threads,
         scope: Scope,
         protocol: HTTPProtocol,
-        work: Callable[..., None],
+        work: Callable[..., object],
         *its: object,
     ) -> bool:
         """Submit the work to the threads and return True; send a 503 and return False if they are overloaded.
@@ -531,16 +531,21 @@ class Intake:
         is_begun = False
         _note_waiting(environ)
         try:
+            if isinstance(threads, ChangeThreads):
+                environ[SEND_LATER] = partial(_send_later, threads, protocol, body)
             is_begun = self._do(threads, scope, protocol, self._answer, environ, protocol, body, text)
         finally:
             if not is_begun:
                 _end(scope, body)
 
-    def _answer(self, environ: Environ, protocol: HTTPProtocol, body: _BodyMemory, text: bytes) -> None:
+    def _answer(self, environ: Environ, protocol: HTTPProtocol, body: _BodyMemory, text: bytes) -> bool:
+        is_answered = True
         try:
-            answer(environ, io.BytesIO(text), len(text), protocol)
+            is_answered = answer(environ, io.BytesIO(text), len(text), protocol)
         finally:  # granian's exceptions do not all derive from Exception
-            body.end()
+            if is_answered:
+                body.end()
+        return is_answered
 
     def _fail(self, scope: Scope, protocol: HTTPProtocol, body: _BodyMemory, limit: int, how: str) -> None:
         _end(scope, body)
@@ -595,6 +600,14 @@ class _BodyMemory:
         if self._read:
             size, self._read = self._read, 0
             self._reading.leave(size)
+
+
+def _send_later(
+    threads: ChangeThreads, protocol: HTTPProtocol, body: _BodyMemory, environ: Environ, answered: HTTPAnswer
+) -> None:
+    run_logged(send, (environ, protocol, answered))
+    body.end()
+    threads.one_less()
 
 
 def _end(scope: Scope, body: _BodyMemory, refuse: Callable[[], object] | None = None) -> None:

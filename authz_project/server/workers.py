@@ -10,12 +10,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from queue import SimpleQueue
-from typing import Any
+from typing import TypeVar
 from urllib.parse import parse_qs
 
 from django.db import DEFAULT_DB_ALIAS, Error, connections
@@ -47,6 +47,7 @@ from policy.core.threads import note_shortage, start_thread, thread_pool
 
 LINE_LENGTH = 16  # requests per thread: with two workers, a hundred clients that wait for responses do not fill it
 
+T = TypeVar("T")
 log = logging.getLogger("authz.server")
 SHORT = 1  # requests per thread while the queue is kept short: latency stays within a few times a single request's
 BURST = 1.0  # seconds for which a queue may be long before requests are rejected with a 503
@@ -104,7 +105,7 @@ LONG = 0.1  # seconds after which another thread may take over a thread's slot
 KNOWN_FIRST = 3  # tasks of known callers for each guest's
 _TICK = 0.025  # seconds between checks for slow threads, while tasks wait
 
-Task = tuple[Callable[..., None], tuple[object, ...]]
+Task = tuple[Callable[..., object], tuple[object, ...]]
 Inbox = SimpleQueue[Task]  # of one thread
 
 
@@ -115,7 +116,7 @@ class TaskQueue:
         self.tasks: deque[Task] = deque()
         self._pool, self._line = pool, WaitingLine(threads)
 
-    def do(self, work: Callable[..., None], *arguments: object) -> bool:
+    def do(self, work: Callable[..., object], *arguments: object) -> bool:
         """Submit a task, which must handle its own errors, and return True without waiting for it.
 
         Return False, without queueing it, if the queue has been too long (see `WaitingLine`) or there is no thread at
@@ -264,12 +265,13 @@ class CheckThreads:
                 self._is_full.clear()
 
 
-def run_logged(work: Callable[..., None], arguments: tuple[object, ...] = ()) -> None:
-    """Run a task, and log its exception."""
+def run_logged(work: Callable[..., T], arguments: tuple[object, ...] = ()) -> T | None:
+    """Run a task and return what it returns, or log its exception."""
     try:
-        work(*arguments)
+        return work(*arguments)
     except BaseException:  # granian's exceptions do not all derive from Exception, and would not be logged
         log.exception("request failed")
+        return None
 
 
 # ---- changes, and waiting for them --------------------------------------------------------------------------------
@@ -277,18 +279,15 @@ def run_logged(work: Callable[..., None], arguments: tuple[object, ...] = ()) ->
 
 
 class WaitingThreads:
-    """A thread pool with one request per thread. A request for which no thread is free is not taken.
+    """A thread pool with one request per thread. A request for which no thread is free is not taken."""
 
-    Its threads have no connection: they submit what needs one to the making threads of `ChangeThreads`.
-    """
-
-    def __init__(self, size: int, name: str, hand_on: Callable[[], None]):
+    def __init__(self, size: int, name: str, initializer: Callable[[], None]):
         self.size = size
         self._here = 0  # requests in progress or in the queue
         self._lock = threading.Lock()
-        self._threads = thread_pool(size, name, initializer=hand_on)
+        self._threads = thread_pool(size, name, initializer)
 
-    def do(self, work: Callable[..., None], *arguments: object) -> bool:
+    def do(self, work: Callable[..., object], *arguments: object) -> bool:
         """Submit a task, which must handle its own errors, and return True without waiting for it.
 
         Return False, without running it, if it is not taken or no thread can be started.
@@ -300,7 +299,7 @@ class WaitingThreads:
             self.note()
         if handed(self._threads, self._done, work, *arguments):
             return True
-        self._one_less()
+        self.one_less()
         return False
 
     def takes_another(self) -> bool:
@@ -318,29 +317,27 @@ class WaitingThreads:
     def waiting(self) -> int:
         return max(0, self._here - self.size)
 
-    def _done(self, work: Callable[..., None], *arguments: object) -> None:
-        try:
-            done(work, *arguments)
-        finally:
-            self._one_less()
+    def _done(self, work: Callable[..., object], *arguments: object) -> None:
+        run_logged(work, arguments)
+        self.one_less()
 
-    def _one_less(self) -> None:
+    def one_less(self) -> None:
         with self._lock:
             self._here -= 1
             self.note()
 
 
 class ChangeThreads(WaitingThreads):
-    """Also has a queue, whose length a `WaitingLine` limits, and `making` threads, which write to the database.
+    """Also has a queue, which a `WaitingLine` limits as if there were `as_of` threads.
 
-    Making threads wait only for the database, so there is no deadlock.
+    A task that returns False has left its request to a commit that other threads make, and `one_less` is called later.
+    So threads wait only for the database, and there is no deadlock.
     """
 
-    def __init__(self, waiting: int, making: int):
-        super().__init__(waiting, "change", self.hand_on)
-        self._line = WaitingLine(waiting)
-        self._making = thread_pool(making, "commit")
-        _start_all(self._making, making)  # now: a thread that cannot start later would leave its task in the queue
+    def __init__(self, threads: int, as_of: int = 16):
+        super().__init__(threads, "change", self._begin)
+        self._line = WaitingLine(as_of)
+        _start_all(self._threads, threads)  # now: a thread that cannot start later would leave its task in the queue
 
     def takes_another(self) -> bool:
         return self._line.takes(self.waiting)
@@ -354,16 +351,36 @@ class ChangeThreads(WaitingThreads):
         with self._lock:
             return not self.takes_another()
 
-    def hand_on(self) -> None:
-        """From now on, have this thread submit what needs a connection to a making thread, and wait for the result."""
-        thread.hand_on = lambda change: self._making.submit(_made, change, current()).result()
+    def submit(self, work: Callable[[], T]) -> Future[T]:
+        """Run the work on one of the threads, in the space of this one."""
+        return self._threads.submit(_made, work, current())
+
+    def _begin(self) -> None:
+        thread.run = lambda work: self.submit(partial(run_logged, work))
+
+    def _done(self, work: Callable[..., object], *arguments: object) -> None:
+        if run_logged(work, arguments) is not False:
+            self.one_less()
 
 
 class FeedThreads(WaitingThreads):
-    """Lets up to `places` requests wait for changes; further ones are answered without waiting."""
+    """Lets up to `places` requests wait for changes; further ones are answered without waiting.
+
+    Its threads have no connection: what needs one is run by `changes`.
+    """
 
     def __init__(self, places: int, changes: ChangeThreads):
-        super().__init__(places, "wait", changes.hand_on)
+        super().__init__(places, "wait", self._begin)
+        self._changes = changes
+
+    def _begin(self) -> None:
+        thread.hand_on = lambda work: self._changes.submit(work).result()
+
+    def _done(self, work: Callable[..., object], *arguments: object) -> None:
+        super()._done(work, *arguments)
+        with suppress(Error):  # looking up an API key opens a connection
+            close_others()
+            connections[DEFAULT_DB_ALIAS].close()
 
 
 def _start_all(pool: ThreadPoolExecutor, threads: int) -> None:
@@ -378,7 +395,7 @@ def _start_all(pool: ThreadPoolExecutor, threads: int) -> None:
         raise
 
 
-def handed(pool: ThreadPoolExecutor, work: Callable[..., None], *arguments: object) -> bool:
+def handed(pool: ThreadPoolExecutor, work: Callable[..., object], *arguments: object) -> bool:
     """Submit `work` to the pool. Return False if no thread could be started; `work` then never runs.
 
     (`ThreadPoolExecutor.submit` enqueues before it starts a thread, so on failure another thread could still pick the
@@ -398,19 +415,12 @@ def handed(pool: ThreadPoolExecutor, work: Callable[..., None], *arguments: obje
     return True
 
 
-def done(work: Callable[..., None], *arguments: object) -> None:
-    run_logged(work, arguments)
-    with suppress(Error):  # looking up an API key opens a connection
-        close_others()
-        connections[DEFAULT_DB_ALIAS].close()
-
-
-def _made(change: Callable[[], Any], space: str) -> Any:
+def _made(work: Callable[[], T], space: str) -> T:
     with entered(space):
         let_go_if_broken()
         refresh_connection()
         try:
-            return change()
+            return work()
         finally:
             let_go_if_broken()
 
@@ -466,7 +476,7 @@ LONGEST_WAIT = 20.0  # seconds; less than the idle timeout of connections
 NEWS_TICK = 0.1  # seconds between looks for new revisions
 KEYS_TICK = 1.0  # seconds between looks for changed keys
 
-AnswerRequest = Callable[[Environ, io.IOBase, int, HTTPProtocol], None]
+AnswerRequest = Callable[[Environ, io.IOBase, int, HTTPProtocol], object]
 
 
 @dataclass(eq=False, slots=True)

@@ -258,32 +258,32 @@ def was_cancelled(error: Exception) -> bool:
     return getattr(error.__cause__, "sqlstate", None) == QUERY_CANCELED
 
 
-def advance(environment_id: int, waited: float = 0.0, offsets: int = 1) -> WriterTurn:
+def advance(environment_id: int, waited: float = 0.0) -> WriterTurn:
     """Take the environment's next turn. This is the first step of a writing transaction, so writers queue here.
 
     The environment's row stays locked until the transaction ends. So the writers of an environment are serialized, the
     policy cannot change while one of them runs, and since all take this lock first, there is no deadlock.
 
-    The turn reserves `offsets` offsets; `claim` reserves more.
+    The turn reserves an offset; `claim` reserves more.
     """
     assert transaction.get_connection().in_atomic_block, "a turn is part of the transaction that changes something"
     with connection.cursor() as cursor:
         if connection.vendor == "postgresql":
             with spans.noted("wait", of="turn"):
-                row = _turn_on_server(cursor, environment_id, left(waited), offsets)
+                row = _turn_on_server(cursor, environment_id, left(waited))
             if waited > settings.WRITE_TIMEOUT / 10:  # the timeout for the wait may be too short for what follows
                 cursor.execute(_limit(left(0)))
         else:  # on SQLite, the transaction waited for its turn before it began
-            cursor.execute(_NEXT_TURN, (offsets, randbits(MOMENT_BITS), environment_id))
+            cursor.execute(_NEXT_TURN, (randbits(MOMENT_BITS), environment_id))
             row = cursor.fetchone()
     if row is None:
         refuse_copy(environment_id)
         raise NotFound("the environment no longer exists")
-    return WriterTurn(row[0] + 1 - offsets, *row[1:])
+    return WriterTurn(*row)
 
 
 _NEXT_TURN = (
-    """UPDATE authz_environment SET "offset" = "offset" + %s, moment = %s WHERE id = %s AND follows = ''"""
+    """UPDATE authz_environment SET "offset" = "offset" + 1, moment = %s WHERE id = %s AND follows = ''"""
     ' RETURNING "offset", policy_version_id, ends_mark, moment'
 )
 
@@ -316,14 +316,14 @@ CLOSE = f"SELECT pg_advisory_xact_lock({_KEYS_OF})"  # waits for what stays; wha
 MOVED = "moved"  # in place of a service that it follows: the environment lives in another space, or is about to
 
 
-def _turn_on_server(cursor: CursorWrapper, environment_id: int, limit: float, offsets: int) -> Sequence[Any] | None:
+def _turn_on_server(cursor: CursorWrapper, environment_id: int, limit: float) -> Sequence[Any] | None:
     """Take the turn within `limit` seconds. If the transaction has not begun yet, this is one round trip in all.
 
     Statements that are sent together have no parameters, so their numbers are formatted into the text.
     """
     driver: Any = connection.Database  # type: ignore[attr-defined]  # psycopg, not imported where it is not needed
     raw = connection.connection.pgconn
-    values = offsets, randbits(MOMENT_BITS), environment_id
+    values = randbits(MOMENT_BITS), environment_id
     started = time.monotonic()
     try:
         if raw.transaction_status != driver.pq.TransactionStatus.IDLE:
@@ -351,17 +351,19 @@ SqlWithValues = tuple[str, Sequence[object]]  # with its parameters
 Results = list[list[tuple[Any, ...]]]  # the rows of each statement
 
 
-def try_turn(environment_id: int, turn: WriterTurn) -> SqlWithValues:
-    """Return the statement that takes a turn with this moment, unless another writer has the turn.
+def next_turn_as(environment_id: int, turn: WriterTurn, waited: float) -> list[SqlWithValues]:
+    """Return statements that wait for the next turn, and take it if policy and mark of expiries are those of `turn`.
 
-    Nor does it if the policy or the mark of expiries is not this turn's any more. It claims no offset.
+    The turn gets the moment of `turn`, and claims no offset.
     """
-    return (
-        "UPDATE authz_environment SET moment = %s WHERE id = (SELECT id FROM authz_environment WHERE id = %s"
-        " AND policy_version_id IS NOT DISTINCT FROM %s AND ends_mark = %s AND follows = ''"
-        " FOR NO KEY UPDATE SKIP LOCKED)",
-        (turn.moment, environment_id, turn.policy_version_id, turn.ends_mark),
-    )
+    return [
+        ("SELECT set_config('lock_timeout', %s, true)", (_milliseconds(left(waited)),)),
+        (
+            "UPDATE authz_environment SET moment = %s WHERE id = %s"
+            " AND policy_version_id IS NOT DISTINCT FROM %s AND ends_mark = %s AND follows = ''",
+            (turn.moment, environment_id, turn.policy_version_id, turn.ends_mark),
+        ),
+    ]
 
 
 def can_pipeline() -> bool:
@@ -373,28 +375,24 @@ def can_pipeline() -> bool:
 def in_one_trip(statements: Sequence[SqlWithValues]) -> Results | None:
     """Run statements as one transaction in one round trip to PostgreSQL, which gives each a snapshot of its own.
 
-    If a transaction has begun, this commits it. Return the rows of each statement, as texts; None if one failed, and so
-    nothing is changed. This uses the driver's lowest layer, as its own pipelines take longer than the statements.
+    Return the rows of each statement, as texts; None if one failed, and so nothing is changed. This uses the driver's
+    lowest layer, as its own pipelines take longer than the statements.
     """
     connection.ensure_connection()
     raw: Any = connection.connection
     driver: Any = connection.Database  # type: ignore[attr-defined]  # psycopg, not imported where it is not needed
-    has_begun = raw.pgconn.transaction_status != driver.pq.TransactionStatus.IDLE
     with connection.wrap_database_errors:
         is_kept = keeps_prepared(raw)
-        results = _piped(raw, partial(_send, raw, statements, has_begun, is_kept))
+        results = _piped(raw, partial(_send, raw, statements, is_kept))
         wanted = driver.pq.ExecStatus.COMMAND_OK, driver.pq.ExecStatus.TUPLES_OK
         wrong = next((each for each in results if each.status not in wanted), None)
         if wrong is not None:
-            error = driver.errors.error_from_result(wrong)
-            if error.sqlstate == _FORGOTTEN:  # the driver drops all when a transaction is rolled back
+            if driver.errors.error_from_result(wrong).sqlstate == _FORGOTTEN:  # it may have been rolled back
                 forget_prepared(raw)
-            if has_begun:
-                raise StatementForgotten if error.sqlstate == _FORGOTTEN else error
             return None
     return [
         [tuple([each.get_value(row, column) for column in range(each.nfields)]) for row in range(each.ntuples)]
-        for each in results[len(results) - len(statements) - has_begun :]
+        for each in results[-len(statements) :]
     ]
 
 
@@ -431,11 +429,7 @@ def forget_prepared(raw: Any) -> None:
     _keeps.pop(raw, None)
 
 
-class StatementForgotten(Exception):
-    """A prepared statement does not exist any more: the transaction can be retried."""
-
-
-def _send(raw: Any, statements: Sequence[SqlWithValues], has_begun: bool, is_kept: bool) -> None:
+def _send(raw: Any, statements: Sequence[SqlWithValues], is_kept: bool) -> None:
     """Send the statements, after what is prepared for the first time. Without BEGIN, all is one transaction, too."""
     written = [[None if value is None else str(value).encode() for value in values] for _, values in statements]
     names = _prepared.setdefault(raw, {})
@@ -448,8 +442,6 @@ def _send(raw: Any, statements: Sequence[SqlWithValues], has_begun: bool, is_kep
             raw.pgconn.send_query_prepared(names[sql], values)
         else:
             raw.pgconn.send_query_params(_numbered(sql), values)
-    if has_begun:
-        raw.pgconn.send_query_params(b"COMMIT", ())
 
 
 @cache
@@ -486,7 +478,11 @@ def _received(pgconn: Any, driver: Any) -> Generator[Any, Any, list[Any]]:
 
 def _limit(seconds: float) -> str:
     """Return the statement that sets PostgreSQL's statement timeout for the rest of the transaction."""
-    return f"SET LOCAL statement_timeout = {0 if seconds == math.inf else max(1, math.ceil(seconds * 1000))}"
+    return f"SET LOCAL statement_timeout = {_milliseconds(seconds)}"
+
+
+def _milliseconds(seconds: float) -> int:
+    return 0 if seconds == math.inf else max(1, math.ceil(seconds * 1000))
 
 
 def claim(environment_id: int, offsets: int) -> None:
@@ -522,6 +518,7 @@ T = TypeVar("T")
 
 class _ThreadLimits(threading.local):
     hand_on: Callable[[Callable[[], Any]], Any] | None = None  # set in threads without a connection; to the same space
+    run: Callable[[Callable[[], object]], object] | None = None  # set in threads of changes: to another one, as above
     give_up: Callable[[], None] | None = None  # set in threads that hold a slot
 
 
@@ -532,7 +529,7 @@ def run_with_connection(change: Callable[[], T]) -> T:
     """Run the change on this thread, or on one with a connection; return what it returns, raise what it raises."""
     if thread.hand_on is None:
         return change()
-    return thread.hand_on(spans.carried(change) if spans.is_on else change)
+    return thread.hand_on(partial(spans.of_request, spans.parts(), change) if spans.is_on else change)
 
 
 def give_up_slot() -> None:

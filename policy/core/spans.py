@@ -129,18 +129,18 @@ def lasting(name: str) -> Iterator[None]:
             under_way[name] -= 1
 
 
-def carried(work: Callable[[], T]) -> Callable[[], T]:
-    """Wrap `work` to run in another thread: its parts belong to this thread's request."""
-    parts = _thread.parts
+def parts() -> Parts | None:
+    """Return the parts of this thread's request, to which `of_request` adds those of other threads."""
+    return _thread.parts
 
-    def done() -> T:
-        before, _thread.parts = _thread.parts, parts
-        try:
-            return work()
-        finally:
-            _thread.parts = before
 
-    return done
+def of_request(parts: Parts | None, work: Callable[[], T]) -> T:
+    """Return what `work` returns. Its parts belong to the request with these parts."""
+    before, _thread.parts = _thread.parts, parts
+    try:
+        return work()
+    finally:
+        _thread.parts = before
 
 
 # ---- current request ----------------------------------------------------------------------------------------------

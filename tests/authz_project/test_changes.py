@@ -1,41 +1,139 @@
-"""Changes wait for one another on threads of their own, and nobody waits for those threads."""
+"""Changes that wait for one another take no threads, and each is told what became of it."""
 
+import io
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
+from queue import SimpleQueue
 from unittest.mock import Mock
 
+import orjson
 import pytest
 import requests
+from django.db import connection
 
+from authz_project import wsgi
+from authz_project.keys import create_key, revoke_key
+from authz_project.route import SEND_LATER, SENT_LATER, HTTPAnswer
 from authz_project.server import workers
-from authz_project.server.workers import ChangeThreads
+from authz_project.server.workers import ChangeThreads, FeedThreads
 from policy.core.journal import run_with_connection
+from tests.conftest import Api
+from tests.facts.test_together import POLICY, are_waiting, role, users, wait_for
 from tests.service import Client
+from tests.waiting import another_writer
 
 SECONDS = 3.0  # of a load, on each database
 
 
-def test_changes_that_wait_for_one_another_all_end():
-    changes, told, ended = ChangeThreads(4, 1), [threading.Event() for _ in range(40)], threading.Semaphore(0)
+class Outbox:
+    """Answers to requests that a pool of change threads has taken, by name."""
 
-    def change(index: int) -> None:
-        if index % 4:  # the first of four makes the change of all four
-            assert told[index].wait(10)
-        else:
-            run_with_connection(lambda: [each.set() for each in told[index : index + 4]])
-        ended.release()
+    def __init__(self, threads: int = 2):
+        self.changes = ChangeThreads(threads)
+        self.answers: SimpleQueue[tuple[str, HTTPAnswer]] = SimpleQueue()
 
-    for index in range(40):
-        changes.do(change, index)
-    assert all(ended.acquire(timeout=10) for _ in range(40))
+    def send(self, api: Api, path: str, body: object, name: str) -> None:
+        text = orjson.dumps(body)
+        environ = {
+            "REQUEST_METHOD": "POST", "PATH_INFO": path, "QUERY_STRING": "", "CONTENT_LENGTH": str(len(text)),
+            "wsgi.input": io.BytesIO(text), "HTTP_AUTHORIZATION": f"Bearer {api.key}", "HTTP_X_REQUEST_ID": name,
+        }  # fmt: skip
+
+        def note(environ: dict[str, object], answer: HTTPAnswer) -> None:
+            self.answers.put((name, answer))
+            self.changes.one_less()
+
+        def work() -> bool:
+            answer = wsgi.ROUTES[path].answer(environ)
+            if answer is not SENT_LATER:
+                self.answers.put((name, answer))
+            return answer is not SENT_LATER
+
+        environ[SEND_LATER] = note
+        assert self.changes.do(work)
+
+    def told(self, api: Api, user: str) -> None:
+        self.send(api, "/api/facts", role(user), user)
+
+    def received(self, number: int) -> dict[str, HTTPAnswer]:
+        return dict(self.answers.get(timeout=30) for _ in range(number))
+
+    @contextmanager
+    def behind_another(self, environment_id: int, writers: int) -> Iterator[None]:
+        """The block's writers wait for one that has the turn."""
+        with another_writer(environment_id):
+            yield
+            wait_for(lambda: are_waiting(environment_id, writers))
 
 
-def test_a_change_is_made_by_a_thread_with_a_connection_and_says_what_became_of_it():
-    changes, seen, ended = ChangeThreads(1, 1), [], threading.Event()
+@pytest.fixture
+def outbox() -> Outbox:
+    return Outbox()
 
-    def change() -> None:
+
+def test_writers_that_wait_take_no_threads(api, outbox):
+    users = [f"u{number}" for number in range(40)]
+    with outbox.behind_another(api.environment.pk, len(users)):
+        for user in users:
+            outbox.told(api, user)
+    answers = outbox.received(len(users))
+    assert {orjson.loads(answers[user].content)["args"][0]["id"] for user in users} == set(users)
+    assert {user: dict(answers[user].headers)["X-Request-ID"] for user in users} == dict(zip(users, users))
+    offsets = {dict(answers[user].headers)["OsoOffset"] for user in users}
+    assert offsets == {str(number) for number in range(2, len(users) + 2)}
+    wait_for(lambda: (outbox.changes.busy, outbox.changes.waiting) == (0, 0))
+
+
+def test_each_writer_of_a_group_is_told_what_became_of_its_own_change(api, outbox):
+    assert api.post("/policy", {"src": POLICY, "filename": ""}).status_code == 200
+    key, text = create_key(api.environment)
+    revoked = Api(api.environment, text)
+    assert revoked.post("/facts", role("zoe")).status_code == 200
+    nonsense = {"predicate": "nonsense", "args": [{"type": "User", "id": "no"}]}
+    with outbox.behind_another(api.environment.pk, 5):
+        outbox.told(api, "ann")
+        wait_for(lambda: are_waiting(api.environment.pk, 1))
+        outbox.send(api, "/api/facts", nonsense, "nonsense")
+        outbox.told(revoked, "dan")
+        outbox.send(api, "/api/batch", [{"inserts": [role("eve")]}, {"deletes": [role("zoe")]}], "both")
+        outbox.told(api, "bob")
+        wait_for(lambda: are_waiting(api.environment.pk, 5))
+        if connection.vendor == "postgresql":  # on SQLite, nobody can revoke it meanwhile
+            revoke_key(key)
+    answers = outbox.received(5)
+    expected = {"ann": 200, "nonsense": 400, "dan": 200, "both": 200, "bob": 200}
+    if connection.vendor == "postgresql":
+        expected["dan"] = 401
+    assert {name: answer.status for name, answer in answers.items()} == expected
+    assert b"nonsense(User)" in answers["nonsense"].content
+    assert users(api) == ["ann", "bob", *(["dan"] if expected["dan"] == 200 else []), "eve"]
+
+
+def test_who_waits_too_long_is_told_so(api, outbox, settings):
+    assert api.post("/facts", role("zoe")).status_code == 200
+    assert api.post("/facts", role("yan")).status_code == 200
+    settings.WRITE_TIMEOUT = 0.5
+    with another_writer(api.environment.pk):
+        began = time.monotonic()
+        for user in ("ann", "bob", "cid"):
+            outbox.told(api, user)
+        answers = outbox.received(3)
+        assert 0.4 < time.monotonic() - began < 10
+    assert [answer.status for answer in answers.values()] == [503] * 3
+    assert all(b"(WRITE_TIMEOUT)" in answer.content for answer in answers.values())
+    outbox.told(api, "dan")
+    assert outbox.received(1)["dan"].status == 200
+    assert users(api) == ["dan", "yan", "zoe"]
+
+
+def test_a_reader_of_the_feed_has_its_reads_made_by_a_thread_with_a_connection():
+    feed, seen, ended = FeedThreads(1, ChangeThreads(1)), [], threading.Event()
+
+    def read() -> None:
         seen.append(threading.current_thread().name)
         seen.append(run_with_connection(lambda: threading.current_thread().name))
         try:
@@ -44,20 +142,17 @@ def test_a_change_is_made_by_a_thread_with_a_connection_and_says_what_became_of_
             seen.append(str(error))
         ended.set()
 
-    changes.do(change)
+    feed.do(read)
     assert ended.wait(10)
-    assert [text.partition("_")[0] for text in seen[:2]] == ["change", "commit"] and "'x'" in seen[2]
+    assert [text.partition("_")[0] for text in seen[:2]] == ["wait", "change"] and "'x'" in seen[2]
 
 
 def test_a_change_is_made_though_no_more_threads_can_be_had(monkeypatch):
-    """Those that make changes are there from the start. A pool that gets no thread keeps what it was to do."""
-    changes, made, ended = ChangeThreads(1, 2), [], threading.Event()
-    changes.do(ended.set)
-    assert ended.wait(10)
-    ended.clear()
+    """All threads are there from the start. A pool that gets no thread keeps what it was to do."""
+    changes, made = ChangeThreads(2), threading.Event()
     monkeypatch.setattr(threading.Thread, "start", Mock(side_effect=RuntimeError("can't start new thread")))
-    changes.do(lambda: made.append(run_with_connection(lambda: "made")) or ended.set())
-    assert ended.wait(10) and made == ["made"]
+    changes.do(made.set)
+    assert made.wait(10)
 
 
 def test_where_a_thread_is_missing_from_the_start_the_others_do_not_wait_for_it(monkeypatch):
@@ -76,7 +171,7 @@ def test_where_a_thread_is_missing_from_the_start_the_others_do_not_wait_for_it(
 
 
 def test_a_change_that_fails_costs_no_thread(caplog):
-    changes, ended = ChangeThreads(1, 1), threading.Event()
+    changes, ended = ChangeThreads(1), threading.Event()
     for _ in range(3):
         changes.do(lambda: 1 / 0)
     changes.do(ended.set)

@@ -70,19 +70,15 @@ def begin(body: _BodyMemory, begun: list[int], number: int) -> None:
     body.end()  # as if no thread could be had for it
 
 
-def changes() -> ChangeThreads:
-    return ChangeThreads(1, 1)
-
-
 def waiting() -> FeedThreads:
-    return FeedThreads(1, changes())
+    return FeedThreads(1, ChangeThreads(1))
 
 
 def slots() -> CheckThreads:
     return CheckThreads(1)
 
 
-@pytest.mark.parametrize("made", [changes, waiting, slots])
+@pytest.mark.parametrize("made", [waiting, slots])
 def test_what_no_thread_can_be_had_for_is_never_done(made, monkeypatch):
     threads: Any = made()
     do = getattr(threads, "known", threads).do

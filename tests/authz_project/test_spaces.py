@@ -44,6 +44,7 @@ from policy.core.spaces import HOME, _configs, close_others, current, entered, h
 from policy.errors import AuthzError, Moved, NotFound
 from policy.models import Environment, PolicyDraft, PolicyVersion, PublishRequest
 from tests.conftest import Api, _empty
+from tests.facts.test_together import wait_for
 from tests.faults.worlds import fact
 
 NAMES = ("one", "two")
@@ -653,22 +654,12 @@ def test_checks_look_at_each_space(home, monkeypatch):
 def test_changes_are_made_again_after_a_connection_to_a_space_was_lost(home):
     """By threads that make changes for others, and not only in the home database."""
     api = filled("one")
-    changes = workers.ChangeThreads(2, 1)
-    answers: list[object] = []
+    changes = workers.ChangeThreads(1)
 
-    def in_space(change: Callable[[], object]) -> object:
-        done = threading.Event()
-
-        def work() -> None:
-            try:
-                with entered("one"):
-                    answers.append(journal.run_with_connection(change))
-            except OperationalError as error:
-                answers.append(error)
-
-        changes.do(lambda: (work(), done.set()))
-        assert done.wait(20)
-        return answers.pop()
+    def in_space(work: Callable[[], object]) -> object:
+        with entered("one"):
+            made = changes.submit(work)
+        return made.exception(20) or made.result()
 
     offset = partial(current_offset, api.environment.pk)
     known = in_space(offset)
@@ -687,9 +678,9 @@ def test_threads_that_wait_for_others_keep_no_connection_to_a_space(home):
             fetch("SELECT 1")
         kept.append(here.others["one"])
 
-    thread = threading.Thread(target=workers.done, args=(work,))
-    thread.start()
-    thread.join()
+    feed = workers.FeedThreads(1, workers.ChangeThreads(1))
+    assert feed.do(work)
+    wait_for(lambda: not feed.busy)
     assert [each.connection for each in kept] == [None]
 
 
