@@ -186,7 +186,7 @@ def connection_findings(workers: int, threads: int) -> Found:
     ((room,),) = fetch(
         "SELECT current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int"
     )
-    needed = 3 * workers * threads + 2 * workers + 1
+    needed = 3 * workers * max(2, threads) + 2 * workers + 1
     if needed > room:
         text = f"A server with --workers {workers} --threads {threads} opens up to {needed} of {room} connections."
         yield Warning(text, "Raise max_connections, or use fewer workers and threads.", id="authz.W005")
