@@ -286,21 +286,21 @@ class WaitingThreads:
         self._here = 0  # requests in progress or in the queue
         self._lock = threading.Lock()
         self._threads = thread_pool(size, name, initializer)
+        _start_all(self._threads, size)  # now: a thread that cannot start later would leave its task in the queue
 
     def do(self, work: Callable[..., object], *arguments: object) -> bool:
         """Submit a task, which must handle its own errors, and return True without waiting for it.
 
-        Return False, without running it, if it is not taken or no thread can be started.
+        Return False, without running it, if it is not taken. If the task returns False, its request has not ended yet,
+        and `one_less` is called when it has.
         """
         with self._lock:
             if not self.takes_another():
                 return False
             self._here += 1
             self.note()
-        if handed(self._threads, self._done, work, *arguments):
-            return True
-        self.one_less()
-        return False
+        self._threads.submit(self._done, work, *arguments)
+        return True
 
     def takes_another(self) -> bool:
         """Return whether another request is taken; the caller holds the lock."""
@@ -318,8 +318,8 @@ class WaitingThreads:
         return max(0, self._here - self.size)
 
     def _done(self, work: Callable[..., object], *arguments: object) -> None:
-        run_logged(work, arguments)
-        self.one_less()
+        if run_logged(work, arguments) is not False:
+            self.one_less()
 
     def one_less(self) -> None:
         with self._lock:
@@ -330,14 +330,12 @@ class WaitingThreads:
 class ChangeThreads(WaitingThreads):
     """Also has a queue, which a `WaitingLine` limits as if there were `as_of` threads.
 
-    A task that returns False has left its request to a commit that other threads make, and `one_less` is called later.
-    So threads wait only for the database, and there is no deadlock.
+    Its threads wait only for the database, so there is no deadlock: a task leaves its request to a commit under way.
     """
 
     def __init__(self, threads: int, as_of: int = 16):
         super().__init__(threads, "change", self._begin)
         self._line = WaitingLine(as_of)
-        _start_all(self._threads, threads)  # now: a thread that cannot start later would leave its task in the queue
 
     def takes_another(self) -> bool:
         return self._line.takes(self.waiting)
@@ -358,10 +356,6 @@ class ChangeThreads(WaitingThreads):
     def _begin(self) -> None:
         thread.run = lambda work: self.submit(partial(run_logged, work))
 
-    def _done(self, work: Callable[..., object], *arguments: object) -> None:
-        if run_logged(work, arguments) is not False:
-            self.one_less()
-
 
 class FeedThreads(WaitingThreads):
     """Lets up to `places` requests wait for changes; further ones are answered without waiting.
@@ -376,8 +370,14 @@ class FeedThreads(WaitingThreads):
     def _begin(self) -> None:
         thread.hand_on = lambda work: self._changes.submit(work).result()
 
-    def _done(self, work: Callable[..., object], *arguments: object) -> None:
-        super()._done(work, *arguments)
+    def do(self, work: Callable[..., object], *arguments: object) -> bool:
+        return super().do(_disconnecting, work, *arguments)
+
+
+def _disconnecting(work: Callable[..., object], *arguments: object) -> None:
+    try:
+        work(*arguments)
+    finally:
         with suppress(Error):  # looking up an API key opens a connection
             close_others()
             connections[DEFAULT_DB_ALIAS].close()
@@ -393,26 +393,6 @@ def _start_all(pool: ThreadPoolExecutor, threads: int) -> None:
     except RuntimeError:  # release the others, or the process could not exit
         together.abort()
         raise
-
-
-def handed(pool: ThreadPoolExecutor, work: Callable[..., object], *arguments: object) -> bool:
-    """Submit `work` to the pool. Return False if no thread could be started; `work` then never runs.
-
-    (`ThreadPoolExecutor.submit` enqueues before it starts a thread, so on failure another thread could still pick the
-    item up. The lock makes exactly one side win.)
-    """
-    mine = threading.Lock()  # acquired by the thread that runs `work`, or by this one to cancel it
-
-    def once() -> None:
-        if mine.acquire(blocking=False):
-            work(*arguments)
-
-    try:
-        pool.submit(once)
-    except RuntimeError as reason:
-        note_shortage(reason)
-        return not mine.acquire(blocking=False)
-    return True
 
 
 def _made(work: Callable[[], T], space: str) -> T:

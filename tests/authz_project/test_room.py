@@ -4,14 +4,13 @@ import threading
 from functools import partial
 from queue import SimpleQueue
 from types import SimpleNamespace
-from typing import Any
 from unittest import mock
 
 import pytest
 
 from authz_project.server import intake
 from authz_project.server.intake import SMALL, Intake, _BodyMemory
-from authz_project.server.workers import ChangeThreads, CheckThreads, FeedThreads
+from authz_project.server.workers import CheckThreads
 from policy.core.memory import Budget
 
 LARGE = SMALL + 1
@@ -70,18 +69,9 @@ def begin(body: _BodyMemory, begun: list[int], number: int) -> None:
     body.end()  # as if no thread could be had for it
 
 
-def waiting() -> FeedThreads:
-    return FeedThreads(1, ChangeThreads(1))
-
-
-def slots() -> CheckThreads:
-    return CheckThreads(1)
-
-
-@pytest.mark.parametrize("made", [waiting, slots])
-def test_what_no_thread_can_be_had_for_is_never_done(made, monkeypatch):
-    threads: Any = made()
-    do = getattr(threads, "known", threads).do
+def test_what_no_thread_can_be_had_for_is_never_done(monkeypatch):
+    threads = CheckThreads(1)
+    do = threads.known.do
     done: SimpleQueue[str] = SimpleQueue()
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", fail)
