@@ -153,18 +153,20 @@ class _WriterToldLater(_Writer):
     """A writer whose thread does other work: `run` has another one of its pool act for it."""
 
     done: TakesOutcome | None = field(kw_only=True)  # None once it was called, so that nothing keeps the request
-    run: Callable[[Callable[[], object]], object] = field(kw_only=True)
+    run: journal.Run = field(kw_only=True)
     parts: spans.Parts | None = field(default_factory=spans.parts)
 
     def wake(self, queue: _Queue) -> None:
         if not self.is_over:
-            self.run(partial(spans.of_request, self.parts, partial(_lead, queue, self)))
+            self.run(lambda failed: spans.of_request(self.parts, partial(_lead, queue, self, failed)))
         elif self.is_refused:
             self.run(self._tell)  # it may take a transaction, and this may be called in the leader's
         else:
             self._tell()
 
-    def _tell(self) -> None:
+    def _tell(self, failed: Exception | None = None) -> None:
+        if failed is not None and self.is_alone:
+            self.error, self.is_alone = failed, False
         done, self.done = self.done, None
         if done is not None:
             spans.of_request(self.parts, partial(done, self.applied))
@@ -275,11 +277,13 @@ _latest: dict[int, _Latest] = {}  # by environment
 timeline.forgets(_latest.clear)
 
 
-def _lead(queue: _Queue, leader: _Writer) -> None:
-    """Commit the changes of a group of writers, and tell each writer its outcome."""
+def _lead(queue: _Queue, leader: _Writer, failed: Exception | None = None) -> None:
+    """Commit the changes of a group of writers, and tell each its outcome; with `failed`, that it is the leader's."""
     group: list[_Writer] = []
     known = _latest.get(queue.environment_id)
     try:
+        if failed is not None:
+            raise failed
         if known and journal.can_pipeline() and not connection.in_atomic_block:
             queue.gather(known.writers)
             group = queue.take()

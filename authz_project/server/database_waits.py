@@ -82,12 +82,16 @@ class Wait:
             return done.value
 
     def _is_over(self, raw: Any, waited: float) -> bool:
-        return waited >= self._limit() or (waited >= LONG and health.is_unresponsive(raw, time.monotonic() - waited))
+        return waited >= self._limit(raw) or (waited >= LONG and health.is_unresponsive(raw, time.monotonic() - waited))
 
-    def _limit(self) -> float:
-        """Return the timeout of a statement; none in transactions: these set the server's own, and changes may wait."""
+    def _limit(self, raw: Any) -> float:
+        """Return the timeout of a statement; none in transactions: these set the server's own, and changes may wait.
+
+        Statements that are sent together (`policy.core.journal.in_one_trip`) are a transaction.
+        """
         connection = self._connection()
-        if connection is None or connection.in_atomic_block or not settings.STATEMENT_TIMEOUT:
+        is_transaction = connection is None or connection.in_atomic_block or raw.pgconn.pipeline_status
+        if is_transaction or not settings.STATEMENT_TIMEOUT:
             return inf
         return settings.STATEMENT_TIMEOUT + GRACE
 

@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from queue import SimpleQueue
@@ -354,7 +354,7 @@ class ChangeThreads(WaitingThreads):
         return self._threads.submit(_made, work, current())
 
     def _begin(self) -> None:
-        thread.run = lambda work: self.submit(partial(run_logged, work))
+        thread.run = lambda work: self._threads.submit(run_logged, _run, (work, current()))
 
 
 class FeedThreads(WaitingThreads):
@@ -393,6 +393,22 @@ def _start_all(pool: ThreadPoolExecutor, threads: int) -> None:
     except RuntimeError:  # release the others, or the process could not exit
         together.abort()
         raise
+
+
+def _run(work: Callable[[Exception | None], object], space: str) -> None:
+    """Call the work in the space, with the error if there is no connection to it."""
+    with ExitStack() as stack:
+        failed = None
+        try:
+            stack.enter_context(entered(space))
+            let_go_if_broken()
+            refresh_connection()
+        except Exception as error:
+            failed = error
+        try:
+            work(failed)
+        finally:
+            let_go_if_broken()
 
 
 def _made(work: Callable[[], T], space: str) -> T:

@@ -516,9 +516,12 @@ def current_offset(environment_id: int) -> int:
 T = TypeVar("T")
 
 
+Run = Callable[[Callable[[Exception | None], object]], object]
+
+
 class _ThreadLimits(threading.local):
     hand_on: Callable[[Callable[[], Any]], Any] | None = None  # set in threads without a connection; to the same space
-    run: Callable[[Callable[[], object]], object] | None = None  # set in threads of changes: to another one, as above
+    run: Run | None = None  # set in threads of changes: runs in another one, with the error if that has no connection
     give_up: Callable[[], None] | None = None  # set in threads that hold a slot
 
 
