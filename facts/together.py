@@ -169,7 +169,12 @@ class _WriterToldLater(_Writer):
             self.error, self.is_alone = failed, False
         done, self.done = self.done, None
         if done is not None:
-            spans.of_request(self.parts, partial(done, self.applied))
+            spans.of_request(self.parts, partial(self._call, done))
+
+    def _call(self, done: TakesOutcome) -> None:
+        if spans.is_on and not self.leads:
+            spans.note("wait", spans.now() - self.waited, of="turn")
+        done(self.applied)
 
 
 class _Queue:
