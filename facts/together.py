@@ -48,7 +48,7 @@ MOMENT = 0.001  # seconds to wait for as many writers as shared the last commit
 def apply_as(caller: Caller, changes: Sequence[Change], request_id: str = "") -> Applied:
     """Make all of the changes or none, with the rights of the caller's key now; return the offset of the commit."""
     if not _may_share(changes):
-        return _apply_alone(caller, changes, request_id)
+        return apply_alone(caller, changes, request_id)
     writer = _WaitingWriter(caller, changes, request_id)
     queue = _entered(writer)
     if not writer.leads:
@@ -84,7 +84,8 @@ def _may_share(changes: Sequence[Change]) -> bool:
     return all(map(is_exact, patterns)) and not any(map(some_end, inserts))
 
 
-def _apply_alone(caller: Caller, changes: Sequence[Change], request_id: str) -> Applied:
+def apply_alone(caller: Caller, changes: Sequence[Change], request_id: str) -> Applied:
+    """Do the same in a transaction of its own."""
     with changing():
         who = confirm(caller)
         applied = store.apply(who.environment_id, changes, By(who.author, request_id))
@@ -129,7 +130,7 @@ class _Writer:
     def applied(self) -> Applied:
         """Return the outcome or raise it, making the changes alone if they were refused in a group."""
         if self.is_alone:
-            return _apply_alone(self.caller, self.changes, self.request_id)
+            return apply_alone(self.caller, self.changes, self.request_id)
         if self.error is not None:
             try:
                 raise self.error

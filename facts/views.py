@@ -382,7 +382,7 @@ class BulkLoad(Endpoint):
 
     def post(self, request: Request) -> Response:
         with spans.lasting("load"):
-            return _apply(request, [Inserts(self.body.decode(request.data, ""))], "Facts stored")
+            return _apply(request, [Inserts(self.body.decode(request.data, ""))], "Facts stored", is_load=True)
 
 
 class BulkDelete(Endpoint):
@@ -441,8 +441,10 @@ class ChangesEndpoint(Endpoint):
         return Response(as_json(feed.found(unconfirmed_caller(request), asked, patience)))
 
 
-def _apply(request: Request, changes: list[Change], message: str = "", fact: object = None) -> Response:
-    """Make the changes, and respond with the message, or with the fact."""
+def _apply(
+    request: Request, changes: list[Change], message: str = "", fact: object = None, is_load: bool = False
+) -> Response:
+    """Make the changes, and respond with the message, or with the fact. Loads are timed, and do not wait for others."""
     if spans.is_on:
         entries = (len(change.facts) if isinstance(change, Inserts) else len(change.patterns) for change in changes)
         spans.note("change", entries=sum(entries))
@@ -460,6 +462,8 @@ def _apply(request: Request, changes: list[Change], message: str = "", fact: obj
         return response
 
     caller, later = unconfirmed_caller(request), request.respond_later
+    if is_load:
+        return responded(partial(together.apply_alone, caller, changes, request.id))
     if later is not None and together.apply_later(
         caller, changes, request.id, lambda applied: later(request, partial(responded, applied))
     ):

@@ -387,9 +387,10 @@ def in_one_trip(statements: Sequence[SqlWithValues]) -> Results | None:
         wanted = driver.pq.ExecStatus.COMMAND_OK, driver.pq.ExecStatus.TUPLES_OK
         wrong = next((each for each in results if each.status not in wanted), None)
         if wrong is not None:
-            if driver.errors.error_from_result(wrong).sqlstate == _FORGOTTEN:  # it may have been rolled back
-                forget_prepared(raw)
-            return None
+            if driver.errors.error_from_result(wrong).sqlstate != _FORGOTTEN or not _prepared.get(raw):
+                return None
+            forget_prepared(raw)  # the driver drops all when a transaction is rolled back
+            return in_one_trip(statements)
     return [
         [tuple([each.get_value(row, column) for column in range(each.nfields)]) for row in range(each.ntuples)]
         for each in results[-len(statements) :]

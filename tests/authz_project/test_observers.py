@@ -203,9 +203,8 @@ def test_what_belongs_to_no_request_is_told_to_those_who_listen(way, seen):
 
 
 def test_parts_of_another_thread_come_to_the_request(seen):
-    spans.begin(spans.now())
-    work = spans.carried(lambda: spans.note("commit", changes=1))
+    first = spans.begin(spans.now())
     parts = spans.begin(spans.now())
-    work()
-    assert parts == []
+    spans.of_request(first, lambda: spans.note("commit", changes=1))
+    assert parts == [] and [name for name, *_ in first if name == "commit"] == ["commit"]
     spans.end()

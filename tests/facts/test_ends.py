@@ -281,8 +281,8 @@ def test_writers_that_share_a_commit_lift_ends_beside_one_that_sets_some(api):
 
 def test_who_says_an_end_commits_alone(api, monkeypatch):
     alone = []
-    usual = together._apply_alone
-    monkeypatch.setattr(together, "_apply_alone", lambda *given: alone.append(given) or usual(*given))
+    usual = together.apply_alone
+    monkeypatch.setattr(together, "apply_alone", lambda *given: alone.append(given) or usual(*given))
     insert(api, member("ann"))
     assert not alone
     insert(api, member("ann", SOON))

@@ -306,7 +306,7 @@ def test_what_one_connection_inserts_and_another_deletes_is_counted_as_it_was(ap
     def delete() -> None:
         try:
             for _ in range(ROUNDS):
-                together._apply_alone(caller, [Deletes([exact_pattern(each) for each in fact])], "")
+                together.apply_alone(caller, [Deletes([exact_pattern(each) for each in fact])], "")
         finally:
             connection.close()
 
@@ -535,6 +535,7 @@ def forget_statements() -> None:
     for raw in list(journal._prepared):
         if not raw.closed:
             raw.execute("DEALLOCATE ALL")
+            raw._prepared.clear()
 
 
 @pytest.mark.parametrize("db", ["postgresql"], indirect=True)
