@@ -3,6 +3,7 @@
     allow(User, "delete", Repo)                    a goal
     has_permission(User, "delete", Repo)           what the default rule calls
     has_role(User, "owner", Organization)          what the policy's rule for "delete" calls
+    fact has_role(User, "owner", Organization)     what makes it true if no rule does: a stored fact
 
 Everything else of the policy cannot change whether the goal holds. As in magic sets, constants are passed from heads to
 calls; a role that is handed on from one resource to another becomes the roles that are asked for.
@@ -20,23 +21,20 @@ from typing import NamedTuple
 from policy.rules.changes import ArgumentSet, AtomSet, are_within, atom_set, narrowed, term_set
 from policy.rules.components import Components, reachable
 from policy.rules.flatten import PredicateKey, atoms_of, is_made_here, key_of, terms_of
-from policy.rules.program import TYPED, Atom, Compare, Literal, Member, Not, Now, Program, Rule, Term, Var
+from policy.rules.program import TYPED, Atom, Compare, Literal, Not, Now, Program, Rule, Term, Var
 from policy.values import INTEGER, PRIMITIVES, Value
 
 MOST_GOALS = 60  # of one predicate in a slice; beyond that a single goal stands for all of its atoms
+FACT = "fact "  # before a predicate: its stored facts alone
 Bound = Counter[str]  # ids by type
 
 
-class SlicedLiteral(NamedTuple):
-    """A literal of a body: a comparison with its operator, or a call of a goal, with the operator `not` or none."""
+class SlicedCall(NamedTuple):
+    """A call in a body: that an atom of the goal holds for the terms, or with `is_not`, that it does not."""
 
-    operator: str
+    goal: AtomSet
     terms: tuple[Term, ...]
-    goal: AtomSet | None = None  # the atoms that are asked about
-
-    @property
-    def is_not(self) -> bool:
-        return self.operator == "not"
+    is_not: bool = False
 
 
 @dataclass(frozen=True)
@@ -47,9 +45,10 @@ class SlicedRule:
     """
 
     head: Atom
-    body: tuple[SlicedLiteral, ...]
+    calls: tuple[SlicedCall, ...]
+    compares: tuple[Compare, ...]
     slots: Mapping[Var, ArgumentSet] = field(hash=False)
-    inner: frozenset[Var]
+    inner: frozenset[Var] = frozenset()
 
     @property
     def own(self) -> list[Var]:
@@ -57,24 +56,18 @@ class SlicedRule:
         return [name for name in self.slots if name not in self.head.args and name not in self.inner]
 
     @property
-    def calls(self) -> list[tuple[AtomSet, SlicedLiteral]]:
-        return [(each.goal, each) for each in self.body if each.goal is not None]
-
-    @property
     def terms(self) -> list[Term]:
-        return [*self.slots, *self.head.args, *(term for each in self.body for term in each.terms)]
+        parts = self.slots, self.head.args, *map(terms_of, self.compares), *(call.terms for call in self.calls)
+        return [term for part in parts for term in part]
 
-    def entities(self, terms: Iterable[Term]) -> set[Term]:
-        return {term for term in terms if not term_set(term, self.slots).types.issubset(PRIMITIVES)}
 
-    def counted(self, names: Iterable[Var]) -> Bound:
-        """Count variables by type: one that may have several types counts for each."""
-        slots = [self.slots[name] for name in names]
-        return Counter(name for slot in slots if slot.values is None for name in slot.types)
+def counted(slots: Iterable[ArgumentSet]) -> Bound:
+    """Count what may be any value of a type: what may have several types counts for each."""
+    return Counter(name for slot in slots if slot.values is None for name in slot.types)
 
 
 class Slice:
-    """What some goals lead to: for each goal the rules with its atoms as heads."""
+    """What some goals lead to: for each goal the rules with its atoms as heads, one of them for its accepted facts."""
 
     def __init__(self, program: Program, *goals: AtomSet):
         self.program = program
@@ -82,31 +75,35 @@ class Slice:
         self.rules: dict[AtomSet, tuple[SlicedRule, ...]] = {}
         self._known: dict[PredicateKey, set[AtomSet]] = defaultdict(set)
         reachable(goals, self._sliced)
+        self.facts = [goal for goal in self.rules if goal.predicate.startswith(FACT)]
         self.all_rules = list(dict.fromkeys(rule for rules in self.rules.values() for rule in rules))
         self.reads_time = any(Now() in rule.terms for rule in self.all_rules)
-        self.slots = {slot for goal in self.rules for slot in goal.args} | {
-            term_set(term, rule.slots) for rule in self.all_rules for term in rule.terms
-        }
+        self.slots = {slot for goal in self.rules for slot in goal.args}
+        self.slots |= {term_set(term, rule.slots) for rule in self.all_rules for term in rule.terms}
 
     @property
     def values(self) -> set[Value]:
         """Return the constants of its rules and goals."""
         return {value for slot in self.slots for value in slot.values or ()}
 
-    def accepted(self, goal: AtomSet) -> Iterator[tuple[ArgumentSet, ...]]:
-        """Yield the parts of the goal of which the policy accepts facts."""
-        for pattern in self.program.accepted.get(goal.key, ()):
-            met = tuple(slot.meet(ArgumentSet(types)) for slot, types in zip(goal.args, pattern))
-            if all(slot.types for slot in met):
-                yield met
-
     def called(self, goal: AtomSet) -> list[AtomSet]:
-        return [call for rule in self.rules[goal] for call, _ in rule.calls]
+        return [call.goal for rule in self.rules[goal] for call in rule.calls]
 
     def _sliced(self, goal: AtomSet) -> list[AtomSet]:
         rules = self.program.rules_by_predicate.get(goal.key, ())
-        self.rules[goal] = tuple(part for rule in rules if (part := self._specialised(rule, goal)) is not None)
+        derived = (part for rule in rules if (part := self._specialised(rule, goal)) is not None)
+        self.rules[goal] = (*derived, *self._accepted(goal))
         return self.called(goal)
+
+    def _accepted(self, goal: AtomSet) -> Iterator[SlicedRule]:
+        """Yield a rule for each part of the goal of which the policy accepts facts."""
+        for pattern in self.program.accepted.get(goal.key, ()):
+            met = tuple(slot.meet(ArgumentSet(types)) for slot, types in zip(goal.args, pattern))
+            if all(slot.types for slot in met):
+                terms = tuple(slot.only or Var(f"x{place}") for place, slot in enumerate(met))
+                slots = {term: slot for term, slot in zip(terms, met) if isinstance(term, Var)}
+                fact = SlicedCall(AtomSet(f"{FACT}{goal.predicate}", met), terms)
+                yield SlicedRule(Atom(goal.predicate, terms), (fact,), (), slots)
 
     def _specialised(self, rule: Rule, goal: AtomSet) -> SlicedRule | None:
         """Return the rule for the goal's atoms; None if it has none of them as its head."""
@@ -116,23 +113,23 @@ class Slice:
         slots = {name: slot for name, slot in (known or {}).items() if name in uses}
         if known is None or not all(slot.types for slot in slots.values()):
             return None
-        body = tuple(self._literal(literal, slots) for literal in literals if not isinstance(literal, Member))
-        denied = {term for each in body if each.is_not for term in each.terms}
+        calls = tuple(self._call(each, slots) for each in literals if isinstance(each, Atom | Not))
+        compares = [each for each in literals if isinstance(each, Compare)]
+        settled = tuple(Compare(each.operator, *_settled(terms_of(each), slots)) for each in compares)
+        denied = {term for each in calls if each.is_not for term in each.terms}
         left = {name: slot for name, slot in slots.items() if slot.only is None}
         inner = frozenset(name for name in left if name in denied and uses[name] == 1)
-        return SlicedRule(Atom(goal.predicate, _settled(rule.head.args, slots)), body, left, inner)
+        return SlicedRule(Atom(goal.predicate, _settled(rule.head.args, slots)), calls, settled, left, inner)
 
-    def _literal(self, literal: Literal, slots: Mapping[Var, ArgumentSet]) -> SlicedLiteral:
-        terms = _settled(terms_of(literal), slots)
-        if isinstance(literal, Compare):
-            return SlicedLiteral(literal.operator, terms)
+    def _call(self, literal: Atom | Not, slots: Mapping[Var, ArgumentSet]) -> SlicedCall:
         (atom,) = atoms_of([literal])
+        terms = _settled(atom.args, slots)
         goal = atom_set(Atom(atom.predicate, terms), slots)
         known = self._known[goal.key]
         if goal not in known and len(known) >= MOST_GOALS:
             goal = all_atoms(self.program, goal.key)
         known.add(goal)
-        return SlicedLiteral("not" if isinstance(literal, Not) else "", terms, goal)
+        return SlicedCall(goal, terms, isinstance(literal, Not))
 
 
 def all_atoms(program: Program, key: PredicateKey) -> AtomSet:
@@ -157,14 +154,14 @@ def apart(part: Slice) -> set[AtomSet]:
 
 
 def _apart(rule: SlicedRule) -> list[AtomSet]:
-    ties = {each: rule.entities(each.terms) or set(each.terms) for _, each in rule.calls}
-    constants = [term for tie in ties.values() for term in tie if isinstance(term, Value)]
+    def entities(terms: Iterable[Term]) -> set[Term]:
+        return {term for term in terms if not term_set(term, rule.slots).types <= {*PRIMITIVES}}
 
-    def beside(term: Term) -> set[Term]:
-        return {entity for tie in ties.values() if term in tie for entity in rule.entities(tie)}
-
-    near = reachable([*rule.entities(rule.head.args), *constants], beside)
-    return [goal for goal, each in rule.calls if each.terms and ties[each].isdisjoint(near)]
+    ties = [entities(call.terms) or {*call.terms} for call in rule.calls]
+    near = {*entities(rule.head.args), *(term for tie in ties for term in tie if isinstance(term, Value))}
+    for _ in ties:  # from call to call
+        near.update(*(tie for tie in ties if not near.isdisjoint(tie)))
+    return [call.goal for call, tie in zip(rule.calls, ties) if near.isdisjoint(tie)]
 
 
 # ---- Values that no fact has -----------------------------------------------------------------------------------------
@@ -182,26 +179,25 @@ def isolation(slices: Iterable[Slice]) -> Bound:
         size = -1
         while size != len(heads):
             size = len(heads)
-            for rule in part.all_rules:
-                unbound = _unbound(rule, heads)
-                heads |= {(key_of(rule.head), n) for n, term in enumerate(rule.head.args) if term in unbound}
-        most: Bound = Counter()
-        asked: Bound = Counter()
+            heads |= {
+                (key_of(rule.head), place)
+                for rule in part.all_rules for place, term in enumerate(rule.head.args) if term in _unbound(rule, heads)
+            }  # fmt: skip
         for rule in part.all_rules:
             unbound = _unbound(rule, heads)
-            most |= rule.counted(unbound)
-            asked += rule.counted(name for name in unbound if name not in rule.head.args)
-        found |= Counter({name: number for name, number in most.items() if name in asked})
+            asked = counted(rule.slots[name] for name in unbound if name not in rule.head.args)
+            most = counted(rule.slots[name] for name in unbound)
+            found |= Counter({name: number for name, number in most.items() if name in asked})
     return found
 
 
 Places = set[tuple[PredicateKey, int]]  # arguments of heads that their rules may not bind
 
 
-def _unbound(rule: SlicedRule, places: Places) -> list[Var]:
+def _unbound(rule: SlicedRule, heads: Places) -> list[Var]:
     bound: set[Term] = set()
-    for goal, call in rule.calls:
-        known = [term for place, term in enumerate(call.terms) if (goal.key, place) not in places]
+    for call in rule.calls:
+        known = [term for place, term in enumerate(call.terms) if (call.goal.key, place) not in heads]
         bound.update(term for term in known if not call.is_not or term in rule.inner)
     return [name for name, slot in rule.slots.items() if slot.values is None and name not in bound]
 
@@ -231,79 +227,70 @@ def _unbound(rule: SlicedRule, places: Places) -> list[Var]:
 _MOST_MATCHES = 3_000  # tried for one pair of rules
 
 
-def is_contained(one: Slice, other: Slice) -> bool:
-    """Return whether it is proved that all that one slice derives of its goal, the other derives of its own."""
-    search = _Containment((one, other))
-    while True:
-        known = len(search.failed)
-        search.assumed.clear()
-        holds = search.holds(0, one.goal, other.goal)
-        if not holds or len(search.failed) == known:
-            return holds
+class Containment:
+    """That all that one slice derives of its goal, the other derives of its own.
 
-
-@dataclass
-class _Containment:
-    """Pairs that have not failed are assumed to hold, again and again until no further one fails.
-
-    A pair has the slice whose goal is contained in the other's, by its place, that goal, and the other's goal.
+    Pairs of goals are assumed to be contained until no further one fails. A pair has the slice whose goal is contained
+    in the other's, by its place, that goal, and the other's goal.
     """
 
-    sides: tuple[Slice, Slice]
-    failed: set[tuple[int, AtomSet, AtomSet]] = field(default_factory=set)
-    assumed: set[tuple[int, AtomSet, AtomSet]] = field(default_factory=set)
+    def __init__(self, *sides: Slice):
+        self.sides = sides
+        self.assumed: set[tuple[int, AtomSet, AtomSet]] = set()
+        self.failed: set[tuple[int, AtomSet, AtomSet]] = set()
 
-    def holds(self, side: int, goal: AtomSet, wider: AtomSet) -> bool:
-        pair = side, goal, wider
-        if pair not in self.assumed | self.failed:
+    def is_proved(self) -> bool:
+        one, other = self.sides
+        size = -1
+        while size != len(self.failed):
+            size = len(self.failed)
+            self.assumed.clear()
+            is_proved = self._holds(0, one.goal, other.goal)
+        return is_proved
+
+    def _holds(self, *pair: *tuple[int, AtomSet, AtomSet]) -> bool:
+        if pair not in self.assumed and pair not in self.failed:
             self.assumed.add(pair)
-            if not self._has_counterparts(side, goal, wider):
+            if not self._has_counterparts(*pair):
                 self.failed.add(pair)
         return pair not in self.failed
 
     def _has_counterparts(self, side: int, goal: AtomSet, wider: AtomSet) -> bool:
-        one, other = self.sides[side], self.sides[1 - side]
-        accepted = list(other.accepted(wider)) if goal.key == wider.key else []
-        return (
-            len(goal.args) == len(wider.args)
-            and are_within(goal.args, wider.args)
-            and all(any(are_within(slots, each) for each in accepted) for slots in one.accepted(goal))
-            and all(
-                any(self._requires_less(side, each, rule) for each in other.rules[wider]) for rule in one.rules[goal]
-            )
+        rules, others = self.sides[side].rules[goal], self.sides[1 - side].rules[wider]
+        return are_within(goal.args, wider.args) and all(
+            any(self._requires_less(side, general, rule) for general in others) for rule in rules
         )
 
     def _requires_less(self, side: int, general: SlicedRule, rule: SlicedRule) -> bool:
         """Return whether the general rule, with some of the rule's terms as its variables, requires no more."""
         steps = iter(range(_MOST_MATCHES))
 
-        def matches(place: int, by: Mapping[Var, Term] | None) -> bool:
-            """Return whether the general rule's literals from a place on are among those of the rule."""
+        def matches(place: int, by: Mapping[Term, Term] | None) -> bool:
+            """Return whether the general rule's calls from a place on are among those of the rule."""
             if by is None or next(steps, None) is None:
                 return False
-            if place == len(general.body):
-                inner = {by[name] for name in general.inner}  # `not p(x, x)` requires less than `not p(x, y)`
-                return len(inner) == len(general.inner) and all(_fits(*pair, general, rule) for pair in by.items())
-            wanted = general.body[place]
+            if place == len(general.calls):
+                return by.keys() >= general.slots.keys() and _fits(by, general, rule)
+            wanted = general.calls[place]
             return any(
-                wanted.operator == each.operator
-                and (more := _matched(wanted.terms, each.terms, by)) is not None
-                and self._asks_less(side, wanted.goal, each)
+                (more := _matched(wanted.terms, each.terms, by)) is not None
+                and self._asks_less(side, wanted, each)
                 and matches(place + 1, more)
-                for each in rule.body
+                for each in rule.calls
             )
 
         return matches(0, _matched(general.head.args, rule.head.args, {}))
 
-    def _asks_less(self, side: int, wanted: AtomSet | None, each: SlicedLiteral) -> bool:
-        if wanted is None or each.goal is None:
-            return wanted == each.goal
-        names = {wanted.predicate, each.goal.predicate}  # which helper predicates they call does not matter
-        pair = (wanted, each.goal) if each.is_not else (each.goal, wanted)
-        return (len(names) == 1 or all(map(is_made_here, names))) and self.holds(side ^ each.is_not, *pair)
+    def _asks_less(self, side: int, wanted: SlicedCall, each: SlicedCall) -> bool:
+        names = {wanted.goal.predicate, each.goal.predicate}  # which helper predicates they call does not matter
+        if each.is_not != wanted.is_not or not (len(names) == 1 or all(map(is_made_here, names))):
+            return False
+        pair = (1 - side, wanted.goal, each.goal) if each.is_not else (side, each.goal, wanted.goal)
+        return self._holds(*pair)
 
 
-def _matched(general: Sequence[Term], terms: Sequence[Term], by: Mapping[Var, Term]) -> dict[Var, Term] | None:
+def _matched(general: Sequence[Term], terms: Sequence[Term], by: Mapping[Term, Term]) -> dict[Term, Term] | None:
+    """Return what variables stand for if the general terms are these terms; None if they cannot be."""
     found = dict(by)
     for wanted, term in zip(general, terms):
         if (found.setdefault(wanted, term) if isinstance(wanted, Var) else wanted) != term:
@@ -311,12 +298,17 @@ def _matched(general: Sequence[Term], terms: Sequence[Term], by: Mapping[Var, Te
     return found if len(general) == len(terms) else None
 
 
-def _fits(name: Var, term: Term, general: SlicedRule, rule: SlicedRule) -> bool:
-    """Return whether a variable of the general rule may stand for the rule's term."""
-    slot = term_set(term, rule.slots)
-    if name in general.inner or term in rule.inner:
-        return name in general.inner and term in rule.inner and general.slots[name] == slot
-    return slot.is_within(general.slots[name])
+def _fits(by: Mapping[Term, Term], general: SlicedRule, rule: SlicedRule) -> bool:
+    """Return whether the variables of the general rule may be these terms of the rule."""
+    inner = {by[name] for name in general.inner}  # `not p(x, x)` requires less than `not p(x, y)`
+    pairs = [(by.get(each.left, each.left), each.operator, by.get(each.right, each.right)) for each in general.compares]
+    slots = [(name in general.inner, term_set(by[name], rule.slots), slot) for name, slot in general.slots.items()]
+    return (
+        len(inner) == len(general.inner)
+        and inner == rule.inner.intersection(by.values())
+        and all(Compare(operator, left, right) in rule.compares for left, operator, right in pairs)
+        and all(mine == slot if is_inner else mine.is_within(slot) for is_inner, mine, slot in slots)
+    )
 
 
 # ---- bounds ----------------------------------------------------------------------------------------------------------
@@ -329,10 +321,10 @@ class Unbounded(Exception):
 def bound_of(holds: Slice, fails: Slice | None) -> Bound | None:
     """Return how many ids of each type are enough to make one goal true and another false; None if unknown."""
     slices = [holds, fails] if fails else [holds]
-    operators = {each.operator for part in slices for rule in part.all_rules for each in rule.body}
+    operators = {each.operator for part in slices for rule in part.all_rules for each in rule.compares}
     if isolation(slices)[INTEGER] and operators & TYPED.keys():
         return None  # numbers that no fact mentions lie between those that facts mention: leaving facts out adds some
-    found = Counter(name for slot in holds.goal.args if slot.values is None for name in slot.types)
+    found = counted(holds.goal.args)
     try:
         for part, is_true in zip(slices, (True, False)):
             found += _Walk(part).ids(part.goal, is_true, False)
@@ -344,13 +336,14 @@ def bound_of(holds: Slice, fails: Slice | None) -> Bound | None:
 
 
 class _Walk:
+    """Counts ids for goals, rules and calls to be true, or false; `is_scoped`: within the scope of a "for all"."""
+
     def __init__(self, part: Slice):
         self.part = part
         self.components = Components(part.called)
         self.known: dict[tuple[AtomSet, bool, bool], Bound] = {}
 
     def ids(self, goal: AtomSet, is_true: bool, is_scoped: bool) -> Bound:
-        """Return the bound for the goal to be true, or false; `is_scoped` within the scope of a "for all"."""
         is_recursive = self.components.number(goal) is not None
         if is_recursive and is_true:
             raise Unbounded
@@ -358,28 +351,25 @@ class _Walk:
         if key not in self.known:
             self.known[key] = Counter()  # of a recursive goal, every part must be empty
             each = [self._of_rule(rule, *key[1:]) for rule in self.part.rules[goal]]
-            self.known[key] = _most(each) if is_true else sum(each, Counter())
+            self.known[key] = reduce(or_, each, Counter()) if is_true else sum(each, Counter())
         return self.known[key]
 
     def _of_rule(self, rule: SlicedRule, is_true: bool, is_scoped: bool) -> Bound:
-        """Return the bound for the rule's body to be true with some values of its own variables, or false with all."""
-        found = [_chosen(rule, rule.own, is_scoped)] if is_true else []
-        is_scoped = is_scoped or (not is_true and bool(rule.own))
-        for goal, each in rule.calls:
-            inner = rule.inner.intersection(each.terms)
-            if each.is_not and not is_true:
-                found.append(_chosen(rule, inner, is_scoped) + self.ids(goal, True, is_scoped))
-            else:
-                found.append(self.ids(goal, is_true and not each.is_not, is_scoped or bool(inner)))
-        return sum(found, Counter()) if is_true else _most(found)
+        """Count for the body to be true with some values of the rule's own variables, or false with all."""
+        is_within = is_scoped or (not is_true and bool(rule.own))
+        found = [self._of_call(rule, call, is_true != call.is_not, is_within) for call in rule.calls]
+        return sum(found, _chosen(rule, rule.own, is_scoped)) if is_true else reduce(or_, found, Counter())
+
+    def _of_call(self, rule: SlicedRule, call: SlicedCall, is_true: bool, is_scoped: bool) -> Bound:
+        """Count for the goal of a call to be true with some values of its inner variables, or false with all."""
+        inner = rule.inner.intersection(call.terms)
+        if is_true:
+            return _chosen(rule, inner, is_scoped) + self.ids(call.goal, True, is_scoped)
+        return self.ids(call.goal, False, is_scoped or bool(inner))
 
 
 def _chosen(rule: SlicedRule, names: Iterable[Var], is_scoped: bool) -> Bound:
-    found = rule.counted(names)
+    found = counted(rule.slots[name] for name in names)
     if found and is_scoped:
         raise Unbounded
     return found
-
-
-def _most(bounds: Iterable[Bound]) -> Bound:
-    return reduce(or_, bounds, Counter())

@@ -3,14 +3,15 @@
 Answers are also texts, in which facts that were found are policy tests.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain, count, zip_longest
 from typing import NamedTuple
 
-from checks.analysis.proofs import Slice, all_atoms, apart
+from checks.analysis.proofs import FACT, Slice, all_atoms, apart
 from checks.analysis.search import (
+    DECISIONS,
     ENOUGH,
     MOST_IDS,
     REQUEST_MEMORY,
@@ -21,12 +22,13 @@ from checks.analysis.search import (
     Solver,
     Verdict,
     Witness,
+    fact_key,
     holds,
     request_solver,
     searched,
 )
 from checks.asking import run
-from checks.asking.advice import MaybeTyped, Unknown, unknown_words
+from checks.asking.advice import MaybeTyped, Unknown, Untyped, unknown_words
 from checks.asking.question import Question, check_predicate
 from checks.asking.run import in_memory
 from checks.asking.snapshot import Snapshot, fact_of_atom
@@ -42,23 +44,21 @@ from policy.language.source import PolicyRejected, Problem, Source, Span
 from policy.management import command
 from policy.publishing import AssertionOutcome, NamedPolicy
 from policy.rules import compile_text
-from policy.rules.changes import ArgumentSet, AtomSet, changed_rules, reached
+from policy.rules.changes import ArgumentSet, AtomSet, changed_rules, head_of, reached
 from policy.rules.components import reachable
-from policy.rules.flatten import atoms_of, key_of
-from policy.rules.program import Atom, Invariant, Program, types_of
+from policy.rules.program import Atom, Invariant, Program, Signature, types_of
 from policy.values import ACTOR, PRIMITIVES, RESOURCE, STRING, Value, quoted
 
 SAME, MORE, UNDECIDED = 0, 1, 2  # exit statuses of commands
 ALLOW = "allow"
-DECISIONS = ALLOW, "has_permission"
 _ACTION, _RESOURCE = 1, 2  # places in `allow`
 
 
 def derived(program: Program) -> Derived:
     """Return what rules derive of `allow` and `has_permission`: stored facts of that would bypass all rules."""
     return {
-        key: frozenset().union(*(types_of(rule.head.args[-1], rule.types) for rule in rules))
-        for key, rules in program.rules_by_predicate.items() if key[0] in DECISIONS and key[1]
+        fact_key(rules[0].head): frozenset().union(*(types_of(rule.head.args[-1], rule.types) for rule in rules))
+        for (name, arity), rules in program.rules_by_predicate.items() if name in DECISIONS and arity
     }  # fmt: skip
 
 
@@ -67,11 +67,6 @@ def analysis(seconds: float) -> Iterator[Solver]:
     """Begin a command's searches: it may have no database, in which the engine could confirm what they find."""
     with in_memory(), Solver(seconds) as solver:
         yield solver
-
-
-def proved(claim: Claim, solver: Solver, most: int = MOST_IDS) -> Claim:
-    searched([claim], solver, most)
-    return claim
 
 
 def status_of(claims: Sequence[Claim]) -> int:
@@ -110,11 +105,6 @@ class Difference(NamedTuple):
     def is_found(self) -> bool:
         return Verdict.FOUND in (self.more.verdict, self.less.verdict)
 
-    @property
-    def is_same(self) -> bool:
-        """Return whether both were searched far enough, and nothing was found."""
-        return self.more.is_enough and self.less.is_enough
-
 
 def compared(old: Program, new: Program, solver: Solver, most: int = MOST_IDS) -> list[Difference]:
     """Compare what two policies can allow, by permission; all others are the same, since no rule of them differs."""
@@ -137,19 +127,17 @@ def differing(old: Program, new: Program) -> list[tuple[str, AtomSet]]:
     for side, other in ((old, new), (new, old)):  # fact patterns that only one of them accepts
         for key, patterns in side.accepted.items():
             starts += (AtomSet.of(key[0], types) for types in patterns if types not in other.accepted.get(key, ()))
-    found: dict[tuple[str, str, int, frozenset[Value] | None], AtomSet] = {}
+    found: dict[AtomSet, tuple[str, str]] = {}
     for atoms in (each.atoms for each in reached(old, new, starts) if each.atoms.predicate == ALLOW):
-        arity = len(atoms.args)
-        for resource in sorted(atoms.types[_RESOURCE]) if arity > _RESOURCE else [""]:
+        either = zip(*(all_atoms(program, atoms.key).types for program in (old, new)))
+        slots = [ArgumentSet(frozenset().union(*types)) for types in either]
+        for resource in sorted(atoms.types[_RESOURCE]) if len(slots) > _RESOURCE else [""]:
             for action, slot in _actions(atoms, resource, old, new):
                 given = {_ACTION: slot, _RESOURCE: ArgumentSet(frozenset((resource,)))}
-                slots = [given.get(place, ArgumentSet(types)) for place, types in enumerate(atoms.types)]
-                asked = resource, action, arity, slot.values
-                known = found[asked].args if asked in found else slots
-                both = (ArgumentSet(one.types | other.types, one.values) for one, other in zip(slots, known))
-                found[asked] = AtomSet(ALLOW, tuple(both))
-    ordered = sorted(found.items(), key=lambda item: item[0][:3])
-    return [(f"{action} on {resource}" if resource else action, goal) for (resource, action, *_), goal in ordered]
+                goal = AtomSet(ALLOW, tuple(given.get(place, each) for place, each in enumerate(slots)))
+                found[goal] = resource, action
+    ordered = sorted(found.items(), key=lambda item: (item[1], len(item[0].args)))
+    return [(f"{action} on {resource}" if resource else action, goal) for goal, (resource, action) in ordered]
 
 
 def _actions(atoms: AtomSet, resource: str, *programs: Program) -> Iterator[tuple[str, ArgumentSet]]:
@@ -177,10 +165,9 @@ def actions_on(resource: str, arity: int, *programs: Program) -> set[str]:
     for program in programs:
         known = program.types.get(resource)
         found.update(known.permissions if known else () if resource else program.global_permissions)
-        for rule in (rule for name in DECISIONS for rule in program.rules_by_predicate.get((name, arity), ())):
-            action, *rest = rule.head.args[_ACTION:]
-            is_about = not resource or resource in types_of(rest[0], rule.types)
-            if isinstance(action, Value) and action.type == STRING and is_about:
+        for head in (head_of(rule) for name in DECISIONS for rule in program.rules_by_predicate.get((name, arity), ())):
+            action = head.args[_ACTION].only
+            if action and action.type == STRING and (not resource or resource in head.types[_RESOURCE]):
                 found.add(action.id)
     return found
 
@@ -218,22 +205,18 @@ def comparison_lines(found: Sequence[Difference], old: NamedPolicy, new: NamedPo
             if claim.witness:
                 lines = test_lines(claim.witness, f"{permission}: allowed by {name}, not by {other}", program)
                 yield from (f"  {line}" for line in lines)
-    sides = [each.more for each in found], [each.less for each in found]
-    more, less = (sum(claim.witness is not None for claim in side) for side in sides)
-    told = [
-        f"{number:,} {'grants' if number == 1 else 'grant'} {word}" for number, word in ((more, "more"), (less, "less"))
-    ]
-    told.append(f"{sum(each.is_same for each in found):,} without a difference")
-    if undecided := sum(not (each.is_found or each.is_same) for each in found):
+    _, *sides = zip(*found)
+    told = []
+    for word, number in zip(("more", "less"), (sum(claim.witness is not None for claim in side) for side in sides)):
+        told.append(f"{number:,} {'grants' if number == 1 else 'grant'} {word}")
+    same = sum(each.more.is_enough and each.less.is_enough for each in found)
+    told.append(f"{same:,} without a difference")
+    if undecided := len(found) - same - sum(each.is_found for each in found):
         told.append(f"{undecided:,} undecided")
     yield f"{command.counted(len(found), 'permission')} compared: {', '.join(told)}."
 
 
 # ---- proving a claim -----------------------------------------------------------------------------------------------
-
-
-class NotAClaim(AuthzError):
-    """The text is not an atom, or a condition, that the policy understands."""
 
 
 def stated(program: Program, goal: str, condition: str = "") -> Claim:
@@ -242,25 +225,25 @@ def stated(program: Program, goal: str, condition: str = "") -> Claim:
     It is a predicate of its own: `claim_1(u: User, "read", d: Doc) if allow(u, "read", d) and (not ...)`.
     """
     head = _goal(goal)
-    types = [each.type.text if isinstance(each, ast.Parameter) else "" for each in head.params]
-    if unknown := next((each for each in types if each and each not in program.subtypes), ""):
-        raise NotAClaim(str(Unknown("type", unknown, "", tuple(sorted(program.types)))))
-    text, name = program.source.text, next(n for n in map("claim_{}".format, count(1)) if n not in program.predicates)
-    unused = next(stem for stem in map("any{}_".format, count(1)) if stem not in goal + condition)
-    terms = [print_term(each.variable if isinstance(each, ast.Parameter) else each) for each in head.params]
-    terms = [f"{unused}{place}" if term == "_" else term for place, term in enumerate(terms)]
-    params = ", ".join(f"{term}: {type_name}" if type_name else term for term, type_name in zip(terms, types))
+    if unknown := next((each for each in _unknown_in(program, head) if each.noun == "type"), None):
+        raise AuthzError(str(unknown))
+    name = next(each for each in map("claim_{}".format, count(1)) if each not in program.predicates)
+    unused = next(each for each in map("any{}_".format, count(1)) if each not in goal + condition)
+    terms, params = list[str](), list[str]()
+    for place, param in enumerate(head.params):
+        typed = f": {param.type.text}" if isinstance(param, ast.Parameter) else ""
+        term = print_term(param).removesuffix(typed)
+        terms.append(f"{unused}{place}" if term == "_" else term)
+        params.append(terms[-1] + typed)
     body = f"{head.predicate.text}({', '.join(terms)})" + (f" and ({condition})" if condition else "")
     try:
-        extended = compile_text(f"{text}\n{name}({params}) if {body};\n")
+        extended = compile_text(f"{program.source.text}\n{name}({', '.join(params)}) if {body};\n")
     except PolicyRejected as reason:
-        problems = [problem for problem in reason.problems if problem.span.start >= len(text)] or reason.problems
-        raise NotAClaim(f"the claim is not valid: {problems[0].message}") from None
-    for called in (each for rule in extended.rules if rule.origin.start > len(text) for each in atoms_of(rule.body)):
-        if called.predicate not in extended.helpers:
-            check_predicate(program, called.predicate)
+        raise AuthzError(f"the claim is not valid: {reason.problems[0].message}") from None
+    for called in sorted(extended.predicates - program.predicates - {name}):
+        check_predicate(program, called)
     extended = replace(extended, accepted=program.accepted)  # the claim's own calls would make it accept more facts
-    part = Slice(extended, all_atoms(extended, (name, len(types))))
+    part = Slice(extended, all_atoms(extended, (name, len(terms))))
     return Claim(part, never=derived(program), shown=head.predicate.text)
 
 
@@ -275,24 +258,26 @@ def _goal(goal: str) -> ast.Head:
     match items:
         case (ast.Rule(head=head, body=None),):
             return head
-    raise NotAClaim(f'`{goal}` is not a goal{reason}. Write it as `allow(u: User, "read", d: Document)`.')
+    raise AuthzError(f'`{goal}` is not a goal{reason}. Write it as `allow(u: User, "read", d: Document)`.')
 
 
 def check_words(program: Program, goal: str) -> None:
-    """Raise `NotAClaim` if the goal has words that the policy does not have: "never" is true of a misspelled action."""
-    if found := unknown_words_of(program, goal):
-        raise NotAClaim("; ".join(found))
+    """Refuse a goal with words that the policy does not have: "never" is true of a misspelled action."""
+    if unknown := _unknown_in(program, _goal(goal)):
+        raise AuthzError("; ".join(map(str, unknown)))
 
 
-def unknown_words_of(program: Program, goal: str) -> list[str]:
-    head, words = _goal(goal), list[MaybeTyped]()
-    for param in head.params:
+def _unknown_in(program: Program, goal: ast.Head) -> list[Unknown | Untyped]:
+    words: list[MaybeTyped] = []
+    for param in goal.params:
         match param:
             case ast.Literal(value):
                 words.append((value.type, value.id))
-            case ast.Parameter(type=ast.Name(type_name)):
-                words.append((type_name, None))
-    return list(map(str, unknown_words(program, head.predicate.text, words))) if len(words) == len(head.params) else []
+            case ast.Parameter(type=ast.Name(name)):
+                words.append((name, None))
+            case _:
+                words.append((None, None))
+    return list(unknown_words(program, goal.predicate.text, words))
 
 
 def proof_lines(claim: Claim, goal: str, program: Program) -> Iterator[str]:
@@ -331,7 +316,7 @@ def _outcome(program: Program, assertion: Invariant, claim: Claim | str | None) 
             told = f"expected never, found {fact_of_atom(atom).noted}"
             return replace(outcome, message=told, too_much=True, explanation=lambda _: lines)
         case Claim(is_enough=True):
-            extent = "; ".join([claim.extent, *unknown_words_of(program, assertion.goal)])
+            extent = "; ".join([claim.extent, *map(str, _unknown_in(program, _goal(assertion.goal)))])
             return replace(outcome, passed=True, extent=extent)
     extent = claim.extent if claim else Verdict.UNKNOWN.value
     return replace(outcome, message=f"not decided within {SECONDS:g} seconds: {extent}")
@@ -344,12 +329,11 @@ MOST_STORED = 1_000
 _OF_EACH = 40  # facts that mention a value, for each place in facts
 
 
-@dataclass(frozen=True)
-class Way:
+class Way(NamedTuple):
     """Facts to insert and to delete, after which a goal holds."""
 
-    inserts: tuple[Atom, ...]
-    deletes: tuple[Atom, ...] = ()
+    inserts: list[Atom]
+    deletes: list[Atom]
 
     @property
     def changes(self) -> dict[str, list[Fact]]:
@@ -357,9 +341,6 @@ class Way:
 
     def __str__(self) -> str:
         return "; ".join(f"{verb} {fact.noted}" for verb, facts in self.changes.items() for fact in facts)
-
-    def to_json(self) -> dict[str, object]:
-        return {verb: list(map(fact_to_json, facts)) for verb, facts in self.changes.items()}
 
 
 @dataclass(frozen=True)
@@ -371,13 +352,14 @@ class Ways:
     holds: bool = False  # already
 
     def to_json(self) -> dict[str, object]:
-        return {"changes": [way.to_json() for way in self.ways], "notes": list(self.notes)}
+        changes = [{verb: list(map(fact_to_json, facts)) for verb, facts in way.changes.items()} for way in self.ways]
+        return {"changes": changes, "notes": list(self.notes)}
 
 
 def ways(claim: Claim, stored: Sequence[Atom], solver: Solver, most: int = MOST_WAYS, now: int | None = None) -> Ways:
     """Search for the smallest changes of facts after which a stated goal holds, over the stored facts given."""
-    keys = {goal.key for goal in claim.holds.rules}
-    before = {fact for fact in stored if key_of(fact) in keys}
+    keys = {goal.key for goal in claim.holds.facts}
+    before = {fact for fact in stored if fact_key(fact) in keys}
     found: list[Way] = []
     for ids in range(1, claim.few + 1):
         if found and ids > ENOUGH:
@@ -386,32 +368,21 @@ def ways(claim: Claim, stored: Sequence[Atom], solver: Solver, most: int = MOST_
         for way in found:
             _exclude(way, program)
         while len(found) < most:
-            model, is_complete = solver.solve(program.text, solver.left / (1 if found else 1.5))
-            if model is None:
-                claim.settle(ids, is_complete)
+            seconds = solver.left / (1 if found else 1.5)
+            if (witness := claim.search(program, ids, solver, seconds)) is None:
                 break
-            changes = _needed(claim, claim.confirmed(model, program), before, solver)
+            changes = before.symmetric_difference(witness.facts)
+            for fact in sorted(changes, key=str):  # a model may have needless ones, if there was no time to improve it
+                fewer = changes - {fact}
+                changes = fewer if solver.left > 0 and holds(claim.holds, before ^ fewer, witness) else changes
             if not changes:
                 return Ways(notes=("already true",), holds=True)
-            way = Way(tuple(f for f in changes if f not in before), tuple(f for f in changes if f in before))
+            way = Way(sorted(changes - before, key=str), sorted(changes & before, key=str))
             found.append(way)
             _exclude(way, program)
     found.sort(key=lambda way: (len(way.inserts) + len(way.deletes), str(way)))
     none = f"no way{'' if claim.verdict == Verdict.PROVED else ' found'}: {claim.extent}"
     return Ways(found, () if found else (none,))
-
-
-def _needed(claim: Claim, witness: Witness, before: set[Atom], solver: Solver) -> list[Atom]:
-    """Return the changes that the goal needs: those of a model may be more, if there was no time to improve it."""
-    needed = sorted(before.symmetric_difference(witness.facts), key=str)
-    size = len(needed)
-    while size and solver.left > 0:
-        for place in reversed(range(0, len(needed), size)):
-            fewer = [*needed[:place], *needed[place + size :]]
-            if holds(claim.holds, before.symmetric_difference(fewer), witness):
-                needed = fewer
-        size //= 2
-    return needed
 
 
 def _exclude(way: Way, program: AnswerSetProgram) -> None:
@@ -422,9 +393,9 @@ def _exclude(way: Way, program: AnswerSetProgram) -> None:
             same = {each for each in fact.args if types_of(each, {}) <= {*PRIMITIVES} and each in program.numbers}
             args = [each if each in same else types_of(each, {}) for each in fact.args]
             terms, domains = program.any_of(AtomSet.of(fact.predicate, args).args)
-            atoms = program.atom(present, key_of(fact), terms), f"not {program.atom(absent, key_of(fact), terms)}"
+            atoms = [program.atom(prefix, fact_key(fact), terms) for prefix in (present, absent)]
             kinds.append(f"kind{len(program.lines)}")
-            program.derive(kinds[-1], [*atoms, domains])
+            program.add(f"{kinds[-1]} :- {atoms[0]}, not {atoms[1]}, {domains}.")
     program.add(f":- {', '.join(kinds)}.")
 
 
@@ -433,41 +404,36 @@ def stored_around(session: Snapshot, claim: Claim) -> tuple[list[Atom], list[str
 
     What rules ask of any value, as `not is_frozen(_)` does, is connected with nothing: these facts are returned, too.
     """
-    goals = claim.holds.rules
-    numbers = {
-        each: number for each, number in session.numbers.items()
-        if claim.holds.program.accepts(each.predicate, each.types) and any(map(AtomSet.of_signature(each).meets, goals))
-    }  # fmt: skip
+    numbers = {each: number for each, number in session.numbers.items() if _is_met(each, claim.holds.facts)}
     found: dict[Atom, None] = {}
     is_whole = True
 
-    def mentioned_with(value: Value) -> list[Value]:
+    def connected(start: Value | Signature) -> list[Value]:
+        """Keep the facts about a value, or those of a signature; return the actors and resources in them."""
         nonlocal is_whole
-        about = list(facts_about(numbers, value, _OF_EACH + 1)) if len(found) <= MOST_STORED else []
+        if len(found) > MOST_STORED:
+            return []
+        if isinstance(start, Value):
+            about, is_tied = list(facts_about(numbers, start, _OF_EACH + 1)), start.type not in PRIMITIVES
+        else:
+            about, is_tied = list(facts_of({start: numbers[start]}, _OF_EACH + 1)), True
         is_whole = is_whole and len(about) <= _OF_EACH
-        connected = []
-        for fact in about:
-            entities = _entities(fact)
-            if (value.type not in PRIMITIVES or not entities) and session.place_of(fact) is not None:
-                found[Atom(fact.predicate, fact.args)] = None
-                connected += entities
-        return connected
+        entities = {fact: [arg for arg in fact.args if arg.type not in PRIMITIVES] for fact in about}
+        kept = [fact for fact in about if (is_tied or not entities[fact]) and session.place_of(fact) is not None]
+        found.update(dict.fromkeys(Atom(fact.predicate, fact.args) for fact in kept))
+        return [arg for fact in kept for arg in entities[fact]]
 
     far = apart(claim.holds)
-    others: set[Value] = set()
-    for signature, number in numbers.items():
-        if any(map(AtomSet.of_signature(signature).meets, far)):
-            same = list(facts_of({signature: number}, _OF_EACH + 1))
-            is_whole = is_whole and len(same) <= _OF_EACH
-            others.update(arg for fact in same for arg in _entities(fact) or fact.args)
-    reachable(sorted(claim.holds.values | others), mentioned_with)
+    starts: list[Value | Signature] = [*sorted(claim.holds.values), *(each for each in numbers if _is_met(each, far))]
+    reachable(starts, connected)
     stored = list(found)[:MOST_STORED]
     is_whole = is_whole and len(found) == len(stored)
     return stored, [] if is_whole else [f"only {len(stored):,} stored facts around the goal were considered"]
 
 
-def _entities(fact: Fact) -> list[Value]:
-    return [arg for arg in fact.args if arg.type not in PRIMITIVES]
+def _is_met(signature: Signature, goals: Iterable[AtomSet]) -> bool:
+    facts = AtomSet.of(f"{FACT}{signature.predicate}", [frozenset((name,)) for name in signature.types])
+    return any(map(facts.meets, goals))
 
 
 def ways_to_allow(session: Snapshot, question: Question) -> Ways:
@@ -490,50 +456,46 @@ def ways_to_allow(session: Snapshot, question: Question) -> Ways:
 # ---- What no fact can ever make matter: rules without effect, permissions that nobody can have ----------------------
 # Facts of `allow` and of `has_permission` do not count for resources of types for which rules derive them.
 
-Declared = Sequence[tuple[str, str, Span]]  # names, each with its block
 Notices = Iterator[tuple[Span, str, str]]  # what is said of a place, and how far it was searched; empty: it is not so
 
 
 def without_effect(program: Program, solver: Solver) -> tuple[list[Problem], bool]:
     """Return a notice for each part of the policy that has no effect, and whether there was time to check all parts."""
-    names = {
-        keyword: [
-            (block.name.text, name.text, name.span)
-            for block in parse(program.source).items if isinstance(block, ast.Block) and block.name is not None
-            for item in block.items if isinstance(item, ast.NameList) and item.keyword.text == keyword
-            for name in item.names if program.knows(block.name.text)
-        ]
-        for keyword in ("roles", "permissions")
-    }  # fmt: skip
-    notices = chain(
-        _roles(program, names["roles"]), _permissions(program, names["permissions"], solver), _rules(program, solver)
-    )
     found = []
-    for span, told, extent in notices:
+    for span, told, extent in chain(_roles(program), _permissions(program, solver), _rules(program, solver)):
         found += [Problem(f"{told} ({extent})", span, severity="notice")] if extent else []
         if solver.left <= 0:  # also what is proved without a search takes time
             break
     return sorted(found, key=lambda problem: problem.span.start), solver.left > 0
 
 
+def _declared(program: Program, keyword: str) -> Iterator[tuple[str, str, Span]]:
+    """Yield the names that blocks declare, each with its block."""
+    for block in parse(program.source).items:
+        if isinstance(block, ast.Block) and block.name is not None and program.knows(block.name.text):
+            for item in block.items:
+                if isinstance(item, ast.NameList) and item.keyword.text == keyword:
+                    yield from ((block.name.text, name.text, name.span) for name in item.names)
+
+
 def _decisions(program: Program) -> list[AtomSet]:
     return [all_atoms(program, key) for key in program.rules_by_predicate if key[0] == ALLOW]
 
 
-def _roles(program: Program, names: Declared) -> Notices:
+def _roles(program: Program) -> Notices:
     """Tell of the roles that no rule on which a decision depends asks for."""
     asked = [goal for goal in Slice(program, *_decisions(program)).rules if goal.key == ("has_role", 3)]
     everything = program.subtypes[ACTOR] | program.subtypes[RESOURCE]
-    for block, name, span in names:
+    for block, name, span in _declared(program, "roles"):
         wanted = AtomSet.of("has_role", [everything, Value(STRING, name), program.subtypes[block]])
         yield span, f'the role "{name}" grants nothing', "" if any(map(wanted.meets, asked)) else "proved"
 
 
-def _permissions(program: Program, names: Declared, solver: Solver) -> Notices:
+def _permissions(program: Program, solver: Solver) -> Notices:
     """Tell of the permissions that nobody can have, and of those that everybody has who has another one."""
     decisions = [each for each in _decisions(program) if len(each.args) > _RESOURCE]
     distinct: list[tuple[str, str, list[AtomSet]]] = []
-    for block, name, span in names:
+    for block, name, span in _declared(program, "permissions"):
         slots = ArgumentSet.of([Value(STRING, name)]), ArgumentSet(program.subtypes[block])
         goals = [AtomSet(ALLOW, (each.args[0], *slots, *each.args[3:])) for each in decisions]
         claims = [Claim(Slice(program, goal), never=derived(program)) for goal in goals]
@@ -561,7 +523,8 @@ def _rules(program: Program, solver: Solver) -> Notices:
 def _nothing_against(claims: Sequence[Claim], solver: Solver) -> str:
     """Return how far the claims were searched, if nothing was found against any of them; otherwise an empty text."""
     for claim in claims:
-        if not proved(claim, solver, claim.few).is_enough:
+        searched([claim], solver, claim.few)
+        if not claim.is_enough:
             return ""
     return min(claims, key=lambda claim: claim.verdict == Verdict.PROVED).extent if claims else ""
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
 
-from checks.analysis.proofs import Bound, Slice, SlicedRule, bound_of, is_contained, isolation
+from checks.analysis.proofs import FACT, Bound, Containment, Slice, bound_of, isolation
 from checks.asking import run
 from checks.asking.question import Asked, question_about
 from checks.asking.snapshot import FactsAlone, fact_of_atom
@@ -41,9 +41,10 @@ from policy.values import BOOLEAN, INTEGER, STRING, Value
 LEAST, GREATEST = -(2**63), 2**63 - 1
 STEP = 10  # between free numbers, unless they may be times
 TIME_STEP = 100_000_000  # seconds, about three years: a test with the numbers passes for a while
-_UNLIKELY = {"allow": 4, "has_permission": 4}  # costs of facts that policies accept, but that rules usually derive
+DECISIONS = "allow", "has_permission"
+_UNLIKELY = {f"{FACT}{name}": 4 for name in DECISIONS}  # costs of facts that rules usually derive
 
-Derived = Mapping[PredicateKey, Types]  # the types of their last arguments
+Derived = Mapping[PredicateKey, Types]  # of facts that bypass rules: the types of their last arguments
 
 
 class AnswerSetProgram:
@@ -85,7 +86,7 @@ class AnswerSetProgram:
         return applied(f"{prefix}{self.predicates.setdefault(key, len(self.predicates))}", terms)
 
     def ground(self, prefix: str, fact: Atom) -> str:
-        return self.atom(prefix, key_of(fact), [self.numbers[arg] for arg in fact_of_atom(fact).args])
+        return self.atom(prefix, fact_key(fact), [self.numbers[arg] for arg in fact_of_atom(fact).args])
 
     def any_of(self, slots: Sequence[ArgumentSet], in_facts: bool = False) -> tuple[list[str], str]:
         """Return a variable for each argument, and a body that says what it can be."""
@@ -105,32 +106,21 @@ class AnswerSetProgram:
     # ---- rules ------------------------------------------------------------------------------------------
 
     def rules(self, part: Slice, prefix: str) -> None:
-        """Add the rules of the slice, and that accepted facts hold."""
         for rule in part.all_rules:
-            self._rule(rule, prefix)
-        for goal in part.rules:
-            for slots in part.accepted(goal):
-                terms, body = self.any_of(slots)
-                self.derive(self.atom(prefix, goal.key, terms), [self.atom("f", goal.key, terms), body])
-
-    def derive(self, head: str, body: Iterable[str]) -> None:
-        self.add(f"{head} :- {'; '.join(filter(None, body))}.")
-
-    def _rule(self, rule: SlicedRule, prefix: str) -> None:
-        shown: dict[Term, object] = {name: f"V{place}" for place, name in enumerate(rule.slots)}
-        shown |= self.numbers.items()
-        shown[Now()] = "T"
-        domains = {name: self.domain(slot, shown[name]) for name, slot in rule.slots.items()}
-        body = [domain for name, domain in domains.items() if name not in rule.inner]
-        body += ["now(T)"] if Now() in rule.terms else []
-        for operator, terms, goal in rule.body:
-            if goal is None:
-                body.append(f" {operator} ".join(str(shown[term]) for term in terms))
-            else:
-                inner = ", ".join(domains[name] for name in domains if name in rule.inner and name in terms)
-                called = self.atom(prefix, goal.key, [shown[term] for term in terms])
-                body.append(f"{operator} {called} : {inner}" if inner else f"{operator} {called}")
-        self.derive(self.atom(prefix, key_of(rule.head), [shown[term] for term in rule.head.args]), body)
+            shown: dict[Term, object] = {name: f"V{place}" for place, name in enumerate(rule.slots)}
+            shown |= self.numbers.items()
+            shown[Now()] = "T"
+            domains = {name: self.domain(slot, shown[name]) for name, slot in rule.slots.items()}
+            body = [domain for name, domain in domains.items() if name not in rule.inner]
+            body += ["now(T)"] if Now() in rule.terms else []
+            body += [f"{shown[each.left]} {each.operator} {shown[each.right]}" for each in rule.compares]
+            for call in rule.calls:
+                inner = ", ".join(domains[name] for name in domains if name in rule.inner and name in call.terms)
+                kind = "f" if call.goal in part.facts else prefix
+                called = self.atom(kind, call.goal.key, [shown[term] for term in call.terms])
+                body.append(f"{'not ' * call.is_not}{called}{' : ' * bool(inner)}{inner}")
+            head = self.atom(prefix, key_of(rule.head), [shown[term] for term in rule.head.args])
+            self.add(f"{head} :- {'; '.join(body)}.")
 
     # ---- facts and the current time -----------------------------------------------------------------------
 
@@ -139,14 +129,12 @@ class AnswerSetProgram:
 
         Prefer as few changes as possible of the facts that are stored.
         """
-        for goal in part.rules:
-            for *others, last in part.accepted(goal):
-                kept = last.meet(ArgumentSet(last.types - never.get(goal.key, frozenset())))
-                if kept.types:
-                    terms, body = self.any_of([*others, kept], in_facts=True)
-                    self.add(f"{{ {self.atom('f', goal.key, terms)} : {body} }}.")
-            terms, _ = self.any_of(goal.args)
+        for goal in part.facts:
+            *others, last = goal.args
+            kept = last.meet(ArgumentSet(last.types - never.get(goal.key, frozenset())))
+            terms, body = self.any_of([*others, kept], in_facts=True)
             true, stored = (self.atom(prefix, goal.key, terms) for prefix in "fs")
+            self.add(f"{{ {true} : {body} }}.")
             self.add(f"#minimize {{ {_UNLIKELY.get(goal.predicate, 1)}@1,{true} : {true}, not {stored} }}.")
             self.add(f"#minimize {{ 1@1,{stored} : {stored}, not {true} }}.")
             self.use(true, terms)
@@ -217,6 +205,10 @@ def _numbers(constants: list[int], free: int, isolated: int, most: int) -> tuple
             beside = (*range(start - isolated, start), *range(run_of.stop, run_of.stop + isolated))
             lonely |= dict.fromkeys(each for each in beside if low < each < high)
     return map(str, found), map(str, lonely)
+
+
+def fact_key(fact: Atom) -> PredicateKey:
+    return f"{FACT}{fact.predicate}", len(fact.args)
 
 
 def applied(name: str, terms: Iterable[object]) -> str:
@@ -367,19 +359,11 @@ class Claim:
         """Return up to how many ids of each type a short search goes: as many as are enough, if that is known."""
         return max(ENOUGH, *self.bound.values()) if self.bound else ENOUGH
 
-    def settle(self, ids: int, is_complete: bool) -> None:
-        """Note that a search with so many ids found nothing."""
-        if is_complete:
-            is_proved = self.bound is not None and ids >= max(self.bound.values(), default=0)
-            self.verdict, self.ids = Verdict.PROVED if is_proved else Verdict.NONE, ids
-
     @property
     def is_proved(self) -> bool:
         """Return whether the rules show it, without a search."""
-        goal = self.holds.goal
-        if not self.holds.rules[goal] and not any(self.holds.accepted(goal)):
-            return True
-        return self.fails is not None and is_contained(self.holds, self.fails)
+        is_void = not self.holds.rules[self.holds.goal]
+        return is_void or (self.fails is not None and Containment(self.holds, self.fails).is_proved())
 
     def program(self, most: int, now: int, stored: Sequence[Atom] | None = None) -> AnswerSetProgram:
         """Return the answer set program for at most so many ids of each type.
@@ -405,9 +389,20 @@ class Claim:
         found.symmetry()
         return found
 
+    def search(self, program: AnswerSetProgram, ids: int, solver: Solver, seconds: float) -> Witness | None:
+        """Search for facts against the claim by its program for so many ids, and note what is found or how far."""
+        model, is_complete = solver.solve(program.text, seconds)
+        if model is not None:
+            self.verdict, self.witness = Verdict.FOUND, self.confirmed(model, program)
+            return self.witness
+        if is_complete:
+            is_proved = self.bound is not None and ids >= max(self.bound.values(), default=0)
+            self.verdict, self.ids = Verdict.PROVED if is_proved else Verdict.NONE, ids
+        return None
+
     def confirmed(self, model: Iterable[tuple[str, list[int]]], program: AnswerSetProgram) -> Witness:
         """Return what a model says, after the engine has confirmed it."""
-        names = {f"f{number}": predicate for (predicate, _), number in program.predicates.items()}
+        names = {f"f{number}": predicate.removeprefix(FACT) for (predicate, _), number in program.predicates.items()}
         found = [(name, tuple(program.values[number] for number in numbers)) for name, numbers in model]
         moment = next((row[0] for name, row in found if name == "now"), program.now)
         (args,) = (row for name, row in found if name == "goal")
@@ -456,17 +451,9 @@ def searched(claims: Sequence[Claim], solver: Solver, most: int = MOST_IDS) -> N
             claim.verdict = Verdict.PROVED
     waiting = [claim for claim in claims if claim.verdict != Verdict.PROVED]
     for ids in range(1, most + 1):
-        left = []
         for place, claim in enumerate(waiting):
             if solver.left <= 0:
                 return
-            program = claim.program(ids, now)
             share = solver.left if ids == 1 else max(solver.left / (len(waiting) - place) * 2, 0.5)
-            model, is_complete = solver.solve(program.text, share)
-            if model is not None:
-                claim.verdict, claim.witness = Verdict.FOUND, claim.confirmed(model, program)
-                continue
-            claim.settle(ids, is_complete)
-            if is_complete and claim.verdict != Verdict.PROVED:
-                left.append(claim)
-        waiting = left
+            claim.search(claim.program(ids, now), ids, solver, share)
+        waiting = [claim for claim in waiting if claim.verdict == Verdict.NONE and claim.ids == ids]

@@ -16,7 +16,6 @@ import clingo
 
 OPTIONS = ["--warn=none", "--configuration=trendy"]
 IMPROVING = 1.0  # seconds in which better models are searched, once there is one
-GLANCE = 0.02  # seconds between looks at the clock
 GRACE = 0.3  # seconds that an answer may be late: reading a program cannot be interrupted, except by the alarm
 
 
@@ -38,18 +37,14 @@ def solved(program: str, seconds: float) -> tuple[list[Any] | None, bool]:
     control = clingo.Control(OPTIONS)
     control.add("base", [], program)
     control.ground([("base", [])])
-    models: list[list[Any]] = []
-
-    def keep(model: clingo.Model) -> None:
-        nonlocal end
-        end = end if models else min(end, time.monotonic() + IMPROVING)
-        models.append([[each.name, [arg.number for arg in each.arguments]] for each in model.symbols(shown=True)])
-
-    with control.solve(on_model=keep, async_=True) as handle:
-        while not handle.wait(GLANCE) and time.monotonic() < end:
-            pass
+    found = None
+    with control.solve(yield_=True, async_=True) as handle:
+        while handle.wait(max(0, end - time.monotonic())) and (model := handle.model()) is not None:
+            end = end if found else min(end, time.monotonic() + IMPROVING)
+            found = [[each.name, [arg.number for arg in each.arguments]] for each in model.symbols(shown=True)]
+            handle.resume()
         handle.cancel()
-        return models[-1] if models else None, bool(handle.get().exhausted)
+        return found, bool(handle.get().exhausted)
 
 
 if __name__ == "__main__":

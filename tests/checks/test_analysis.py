@@ -14,12 +14,21 @@ from checks.analysis.questions import (
     check_words,
     compared,
     differing,
-    proved,
     stated,
     ways,
     without_effect,
 )
-from checks.analysis.search import AnalysisUnavailable, EngineDisagrees, Solver, SolverAnswer, Verdict, Witness
+from checks.analysis.search import (
+    MOST_IDS,
+    AnalysisUnavailable,
+    Claim,
+    EngineDisagrees,
+    Solver,
+    SolverAnswer,
+    Verdict,
+    Witness,
+    searched,
+)
 from checks.testing import run as run_tests
 from policy.errors import AuthzError
 from policy.models import PolicyVersion
@@ -66,6 +75,11 @@ def solver():
 def differences(old: str, new: str, solver: Solver) -> dict[str, tuple[Verdict, Verdict]]:
     found = compared(compile_text(old), compile_text(new), solver, most=3)
     return {each.permission: (each.more.verdict, each.less.verdict) for each in found}
+
+
+def proved(claim: Claim, solver: Solver, most: int = MOST_IDS) -> Claim:
+    searched([claim], solver, most)
+    return claim
 
 
 # ---- comparing -----------------------------------------------------------------------------------------------------
@@ -364,7 +378,6 @@ def test_what_is_not_decided_in_time_fails(db, monkeypatch):
 def test_a_misspelled_word_is_refused_before_it_is_proved():
     program = compile_text(POLICY)
     check_words(program, 'allow(u: User, "read", d: Doc)')
-    check_words(program, 'allow(u, "raed", d)')  # of any types
     with pytest.raises(AuthzError, match=r"no action `raed` on Doc \(did you mean `read`\?"):
         check_words(program, 'allow(u: User, "raed", d: Doc)')
 
@@ -416,7 +429,7 @@ def test_ways_use_stored_facts_and_delete_what_forbids(db, solver):
     goal = stated(compile_text(POLICY), 'allow(User{"ann"}, "write", Doc{"plan"})')
     writer = Atom("has_role", (Value("User", "ann"), Value("String", "writer"), Value("Doc", "plan")))
     locked = Atom("is_locked", (Value("Doc", "plan"),))
-    assert [(each.inserts, each.deletes) for each in ways(goal, [writer, locked], solver).ways] == [((), (locked,))]
+    assert [(each.inserts, each.deletes) for each in ways(goal, [writer, locked], solver).ways] == [([], [locked])]
     assert ways(goal, [writer], solver).holds
 
 
@@ -429,14 +442,14 @@ def test_ways_have_no_change_that_is_not_needed(db, solver, monkeypatch):
     atom = Atom(goal.holds.goal.predicate, (Value("User", "ann"), Value("String", "write"), plan))
     monkeypatch.setattr(search.Claim, "confirmed", lambda *_: Witness((writer, reader), atom, 0))
     (way, *_) = ways(goal, [locked, elsewhere], solver, 1).ways
-    assert (way.inserts, way.deletes) == ((writer,), (locked,))
+    assert (way.inserts, way.deletes) == ([writer], [locked])
 
 
 def test_a_way_may_have_a_number_that_a_larger_universe_has_not(db):
     text = """actor User {} resource Doc { permissions = ["read"]; }
     has_permission(u: User, "read", d: Doc) if limit(d, n) and used(u, m) and m < n;"""
     writer = stated(compile_text(text), 'allow(User{"ann"}, "read", Doc{"plan"})').program(2, 0, [])
-    _exclude(Way((Atom("used", (Value("User", "ann"), Value("Integer", "987654321"))),)), writer)
+    _exclude(Way([Atom("used", (Value("User", "ann"), Value("Integer", "987654321")))], []), writer)
     assert "kind" in writer.text
 
 

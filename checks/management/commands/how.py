@@ -24,12 +24,9 @@ class Command(AnalysisCommand):
             help="Start from the stored facts that are connected with the goal's values (default: no facts).",
         )  # fmt: skip
         parser.add_argument(
-            "--show",
-            type=at_least_one,
-            default=questions.MOST_WAYS,
-            metavar="N",
+            "--show", type=at_least_one, default=questions.MOST_WAYS, metavar="N",
             help="Ways to print (default: %(default)s).",
-        )
+        )  # fmt: skip
 
     def act(
         self, environment: str, *, goal: str, policy: str, with_stored: bool, seconds: float, show: int, **options: Any

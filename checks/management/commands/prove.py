@@ -2,16 +2,8 @@
 
 from typing import Any
 
-from checks.analysis.questions import (
-    POLICY,
-    AnalysisCommand,
-    analysis,
-    check_words,
-    proof_lines,
-    proved,
-    stated,
-    status_of,
-)
+from checks.analysis.questions import POLICY, AnalysisCommand, analysis, check_words, proof_lines, stated, status_of
+from checks.analysis.search import searched
 from policy.management.command import ACTIVE, policy_named
 
 
@@ -36,6 +28,6 @@ class Command(AnalysisCommand):
         check_words(program, goal)
         claim = stated(program, goal, unless and f"not ({unless})")
         with self.progress("searching"), analysis(seconds) as solver:
-            proved(claim, solver)
+            searched([claim], solver)
         self.stdout.write("\n".join(proof_lines(claim, goal, program)))
         self.status = status_of([claim])
