@@ -273,9 +273,9 @@ def _unknown_in(program: Program, goal: ast.Head) -> list[Unknown | Untyped]:
         match param:
             case ast.Literal(value):
                 words.append((value.type, value.id))
-            case ast.Parameter(type=ast.Name(name)):
+            case ast.Parameter(type=ast.Name(name)) if program.knows(name) or name not in program.subtypes:
                 words.append((name, None))
-            case _:
+            case _:  # of any type, or of an abstract one
                 words.append((None, None))
     return list(unknown_words(program, goal.predicate.text, words))
 

@@ -321,6 +321,17 @@ test "readers belong to an org" {
 """
 
 
+def test_a_goal_may_have_actors_and_resources_of_any_type(db):
+    program = compile_text(POLICY)
+    for goal in ('allow(a: Actor, "read", d: Resource)', 'allow(a, "read", d)'):
+        check_words(program, goal)
+        with pytest.raises(AuthzError, match="no action `raed`"):
+            check_words(program, goal.replace("read", "raed"))
+    never = 'test "t" { assert_never allow(a: Actor, "read", d: Doc) if not has_role(a, "reader", d); }'
+    (outcome,) = run_tests(compile_text(POLICY + never)).tests[0].assertions
+    assert (outcome.passed, outcome.extent) == (True, "proved")
+
+
 def test_assertions_about_all_facts_are_tests(db):
     report = run_tests(compile_text(POLICY + NEVER))
     assert [(test.name, test.passed, test.total) for test in report.tests] == [
