@@ -362,8 +362,12 @@ class Claim:
     @property
     def is_proved(self) -> bool:
         """Return whether the rules show it, without a search."""
-        is_void = not self.holds.rules[self.holds.goal]
-        return is_void or (self.fails is not None and Containment(self.holds, self.fails).is_proved())
+        if not self.holds.rules[self.holds.goal]:
+            return True
+        try:
+            return self.fails is not None and Containment(self.holds, self.fails).is_proved()
+        except RecursionError:  # rules call each other through very many others
+            return False
 
     def program(self, most: int, now: int, stored: Sequence[Atom] | None = None) -> AnswerSetProgram:
         """Return the answer set program for at most so many ids of each type.

@@ -126,6 +126,15 @@ def test_recursion_through_negation_of_facts_is_searched_and_not_called_proved(d
     assert differences(FOLDERS, longer, solver) == {"view on Folder": (Verdict.NONE, Verdict.PROVED)}
 
 
+def test_policies_whose_rules_call_each_other_through_very_many_others_are_compared(db, solver):
+    rules = [f"p{number}(u: User, d: Doc) if p{number + 1}(u, d);" for number in range(150)]
+    long = "\n".join([*rules, "p150(u: User, d: Doc) if owns(u, d);", POLICY.replace('"read" if "reader";', "")])
+    old = f'{long} has_permission(u: User, "read", d: Doc) if p0(u, d);'
+    new = f"{old} p150(u: User, d: Doc) if shares(u, d);"
+    found = differences(old, new, solver)
+    assert list(found) == ["read on Doc"] and found["read on Doc"][0] == Verdict.FOUND
+
+
 def test_only_permissions_that_changed_rules_reach_are_searched(db):
     assert [each for each, _ in differing(compile_text(POLICY), compile_text(LAXER))] == ["write on Doc"]
     assert differing(compile_text(POLICY), compile_text(POLICY + "\n# a comment\n")) == []
