@@ -6,8 +6,11 @@ Answers are also texts, in which facts that were found are policy tests.
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain, count, zip_longest
-from typing import NamedTuple
+from typing import NamedTuple, cast
+
+from django.utils.functional import SimpleLazyObject
 
 from checks.analysis.proofs import FACT, Slice, all_atoms, apart
 from checks.analysis.search import (
@@ -117,8 +120,11 @@ def both_ways(
     old: Program, new: Program, goal: AtomSet, other: AtomSet | None = None, never: Derived | None = None
 ) -> tuple[Claim, Claim]:
     """Return the claims that each goal holds only where the other does."""
-    sides = Slice(old, goal), Slice(new, other or goal)
-    return Claim(*sides, never or {}), Claim(*sides[::-1], never or {})
+    one, two = (
+        cast(Slice, SimpleLazyObject(partial(Slice, *side)))  # made in the time of the search: there may be very many
+        for side in ((old, goal), (new, other or goal))
+    )
+    return Claim(one, two, never or {}), Claim(two, one, never or {})
 
 
 def differing(old: Program, new: Program) -> list[tuple[str, AtomSet]]:
@@ -523,7 +529,8 @@ def _rules(program: Program, solver: Solver) -> Notices:
 def _nothing_against(claims: Sequence[Claim], solver: Solver) -> str:
     """Return how far the claims were searched, if nothing was found against any of them; otherwise an empty text."""
     for claim in claims:
-        searched([claim], solver, claim.few)
+        if solver.left > 0:
+            searched([claim], solver, claim.few)
         if not claim.is_enough:
             return ""
     return min(claims, key=lambda claim: claim.verdict == Verdict.PROVED).extent if claims else ""

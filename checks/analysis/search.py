@@ -449,9 +449,9 @@ def holds(part: Slice, facts: Iterable[Atom], witness: Witness) -> bool:
 
 def searched(claims: Sequence[Claim], solver: Solver, most: int = MOST_IDS) -> None:
     """Search for facts against each claim, with one more id in each round."""
-    now = run.current_time()
+    now, half = run.current_time(), solver.left / 2
     for claim in claims:
-        if claim.is_proved:
+        if solver.left > half and claim.is_proved:  # the other half is for the search
             claim.verdict = Verdict.PROVED
     waiting = [claim for claim in claims if claim.verdict != Verdict.PROVED]
     for ids in range(1, most + 1):

@@ -258,6 +258,15 @@ def test_what_is_not_decided_is_not_counted_as_without_a_difference(db):
     assert last == "1 permission compared: 0 grant more, 0 grant less, 0 without a difference, 1 undecided."
 
 
+def test_no_permission_is_looked_at_when_the_time_of_a_comparison_is_over(db, monkeypatch):
+    """There may be very many of them."""
+    looked_at = []
+    monkeypatch.setattr(questions, "Slice", lambda *asked: looked_at.append(asked))
+    with Solver(1e-9) as solver:
+        (found,) = compared(compile_text(POLICY), compile_text(LAXER), solver)
+    assert (looked_at, found.more.verdict, found.less.verdict) == ([], Verdict.UNKNOWN, Verdict.UNKNOWN)
+
+
 def test_a_list_binds_the_variable_of_a_not(db, solver):
     status = """
     actor User {} resource Doc { permissions = ["read"]; }
