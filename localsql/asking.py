@@ -137,7 +137,7 @@ def _all_but_some(folded: Folded, index: int) -> NotExpressible:
 
 def condition(renderer: LocalRenderer, folded: Folded, column: str) -> str:
     """Return an expression that is true for the caller's rows whose column is among the results."""
-    side = Typed(column, renderer.tables.bindings.family(folded.types[0]))
+    side = renderer.dialect.column(column, renderer.tables.bindings.family(folded.types[0]))
     return _Condition(renderer, folded, side).among(folded.branches)
 
 

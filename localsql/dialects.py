@@ -84,8 +84,7 @@ def _numeric(text: str) -> str | None:
     number = _number(text)
     if number is None:
         return None
-    shown = f"{number.normalize(_EXACT):f}"
-    return shown if len(shown.strip("-").replace(".", "")) <= _DIGITS else None
+    return f"{number.normalize(_EXACT):f}"
 
 
 def _number(text: str) -> Decimal | None:
@@ -117,9 +116,8 @@ _READERS: dict[Family, Callable[[str], str | None]] = {
     Family.UUID: _uuid,
 }
 _SPACE = " \t\n\r\f\v"
-_LONGEST = 60  # characters of a number, beyond which it is not parsed: canonical ones have fewer
-_DIGITS = 38  # precision of the widest numeric type common to all databases
-_EXACT = Context(prec=200)
+_LONGEST = 512  # characters of an id
+_EXACT = Context(prec=1_000)
 _DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,2})?", re.ASCII)
 _BASED = re.compile(r"[+-]?0([xX][0-9a-fA-F]+|[oO][0-7]+|[bB][01]+)", re.ASCII)
 _HEXADECIMAL = re.compile(r"[0-9a-f]{32}", re.ASCII)
@@ -230,11 +228,21 @@ class Dialect:
 
     def _truths(self, sql_type: str, found: Family) -> Family:
         """Return the family of a column of truth values: integers are accepted if the database has no booleans."""
-        if found == Family.INTEGER and self.native_types[Family.BOOLEAN] == self.native_types[Family.INTEGER]:
+        if found == Family.INTEGER and not self.has_booleans:
             return Family.BOOLEAN
         if found in (Family.BOOLEAN, Family.UNKNOWN) and not sql_type.lower().startswith(_NO_TRUTHS):
             return found
         raise ValueError(f"`{sql_type}` is not a boolean type; select a boolean expression, such as `flag = 1`")
+
+    @property
+    def has_booleans(self) -> bool:
+        """Whether truth values have a type of their own; otherwise they are numbers, and whatever is not 0 is true."""
+        return self.native_types[Family.BOOLEAN] != self.native_types[Family.INTEGER]
+
+    def column(self, sql: str, family: Family) -> Typed:
+        """Return a column of the caller's tables."""
+        is_number = family == Family.BOOLEAN and not self.has_booleans
+        return Typed(f"(CASE WHEN {sql} = 0 THEN 0 WHEN {sql} THEN 1 END)" if is_number else sql, family)
 
     def quoted(self, name: str) -> str:
         mark = self.quotes[0]
@@ -362,9 +370,10 @@ class PostgreSQL(Dialect):
         return f"{side.sql} = ANY(CAST('{{{','.join(values)}}}' AS bigint[]))"
 
     def _parsed_number(self, text: str, family: Family) -> str:
-        whole = "0|-?[1-9][0-9]{0,37}"
-        pattern = whole if family == Family.INTEGER else rf"{whole}|-?(0|[1-9][0-9]{{0,36}})\.[0-9]{{0,36}}[1-9]"
-        return f"(CASE WHEN {text} ~ {text_literal(f'^({pattern})$', self.escaped)} THEN CAST({text} AS numeric) END)"
+        whole = "0|-?[1-9][0-9]*"
+        pattern = whole if family == Family.INTEGER else rf"{whole}|-?(0|[1-9][0-9]*)\.[0-9]*[1-9]"
+        is_number = f"length({text}) <= {_LONGEST} AND {text} ~ {text_literal(f'^({pattern})$', self.escaped)}"
+        return f"(CASE WHEN {is_number} THEN CAST({text} AS numeric) END)"
 
     def carried(self, side: Typed, family: Family) -> str:
         # Columns may have different collations, but those of one table that the statement defines must agree.
@@ -441,8 +450,12 @@ class SQLite(Dialect):
 
 
 def _is_kept(number: str) -> bool:
-    """Return whether SQLite keeps all digits of a number: 15 of them, unless it is an integer of 64 bits."""
-    return _integer(number) is not None or len(number.strip("-").replace(".", "").strip("0")) <= 15
+    """Return whether SQLite keeps a number, and shows it like this: an integer of 64 bits, or a fraction of 15 digits.
+
+    It shows other numbers with an exponent, such as 1.0e+20.
+    """
+    digits = number.strip("-").replace(".", "").strip("0")
+    return _integer(number) is not None or (len(digits) <= 15 and Decimal("1e-4") <= abs(Decimal(number)) < 10**15)
 
 
 @dataclass(frozen=True)

@@ -419,7 +419,7 @@ class LocalRenderer(Renderer[Dialect, Columns]):
         added = {}
         for column in correlated(branch.conditions):
             if column.source == source.number:
-                own = Typed(column.name, scope.seen[source.number](column.name).family)
+                own = self.dialect.column(column.name, scope.seen[source.number](column.name).family)
                 outer = self.dialect.outer(own)
                 if outer != own:
                     added[outer.sql] = f"{self.dialect.text(own)} AS {outer.sql}"
@@ -493,7 +493,7 @@ class LocalRenderer(Renderer[Dialect, Columns]):
         match source:
             case FactScan(store=store):
                 binding = self.tables.binding(store)
-                return lambda name: Typed(f"{alias}.{name}", binding.family_at(int(name[1:])))
+                return lambda name: self.dialect.column(f"{alias}.{name}", binding.family_at(int(name[1:])))
             case Goals() | Answers():
                 assert scope.plan is not None, "goals and answers are of the plan that reads them"
                 layout = self.layouts.read(source, branch, scope.plan)
@@ -502,7 +502,7 @@ class LocalRenderer(Renderer[Dialect, Columns]):
                 layout = {f"k{index}": (f"k{index}", family) for index, family in enumerate(families)}
             case ForeignDomain(type=name):
                 family = self.tables.bindings.family(name)
-                return lambda name: Typed(f"{alias}.{name}", family)
+                return lambda name: self.dialect.column(f"{alias}.{name}", family)
             case FoldedCandidates(type=name):
                 layout = {"v": ("v", self.layouts.family(name))}
             case FoldedDerivedTable():
@@ -560,7 +560,7 @@ class LocalRenderer(Renderer[Dialect, Columns]):
         constants = [shown for each in source.ids if (shown := self._constant(each, family)) is not None]
         arms += [self.constants(constants)] if constants else []
         for store, index in source.positions:
-            column = Typed(f"a{index}", self.tables.binding(store).family_at(index))
+            column = self.dialect.column(f"a{index}", self.tables.binding(store).family_at(index))
             shown, test = self._converted(column, family), self.dialect.is_id(column)
             arms.append((f"SELECT {shown} FROM {self._binding_table(store)} WHERE {test}",))
         return ("(", *joined(" UNION ", arms), ")")

@@ -23,7 +23,7 @@ from uuid import UUID
 import orjson
 
 from localsql.binding_queries import columns_text
-from localsql.dialects import NATIVE, Family, Typed
+from localsql.dialects import NATIVE, Family
 from localsql.sync.config import (
     ConfigRejected,
     CsvFile,
@@ -76,7 +76,8 @@ def reading(pattern: SyncPattern, query: SqlQuery, collated: str, in_order: bool
     families = [query.families[index] for index in pattern.key.columns] or [None]
     # Columns that are said to be texts are cast, too: in SQLite, they may contain anything.
     columns = [
-        Typed(f"__q.{name}", family if family in NATIVE else Family.UNKNOWN) for name, family in zip(names, families)
+        dialect.column(f"__q.{name}", family if family in NATIVE else Family.UNKNOWN)
+        for name, family in zip(names, families)
     ]
     shown = [f"({dialect.text(column)}){collated} AS {name}" for column, name in zip(columns, names)]
     order = f"\nORDER BY {', '.join(str(place) for place in range(1, len(names) + 1))}" if in_order else ""

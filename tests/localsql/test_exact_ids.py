@@ -13,6 +13,7 @@ has_permission(u: User, "read", d: Doc) if has_role(u, "reader", d) and not is_b
 """
 ROLES = '  "has_role(User:_, reader, Doc:_)": {query: "SELECT u, d FROM roles"}'
 BANS = '  "is_banned(User:_)": {query: "SELECT u FROM bans"}'
+LONG = f"{2**255}"
 UUID = "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"
 NOCASE = "CREATE COLLATION IF NOT EXISTS nocase (provider = icu, locale = 'und-u-ks-level2', deterministic = false);"
 
@@ -35,6 +36,7 @@ COLUMNS = {
         "bigint": Column("bigint", "bigint", 7, "7", ("007", "+7", "7.0", " 7", "7e0")),
         "numeric": Column("numeric(10,2)", "numeric(10,2)", 7, "7", ("7.00", "07", "7.0")),
         "fraction": Column("numeric(10,2)", "numeric", "7.50", "7.5", ("7.50", "07.5")),
+        "long number": Column("numeric(78)", "numeric(78)", LONG, LONG, (LONG[:-1], f"0{LONG}", f"{LONG[:-1]}7")),
         "char": Column("char(5)", "char(5)", "a", "a", ("a ", "a    ")),
         "nothing said of a char": Column("char(5)", "", "a", "a", ("a ",)),
         "nothing said of a uuid": Column("uuid", "", UUID, UUID, (UUID.upper(),)),
@@ -191,6 +193,32 @@ def test_truths_are_what_the_database_has_for_them(request, api, dialect, sql, s
     values = ("true", "false") if said == "text" else (True, False)
     database.fill("docs", [(number, value) for number, value in zip((1, 2), values)])
     assert database.run(f"SELECT id FROM docs WHERE {answer.json()['sql']}")[1] == [(2,)]
+
+
+@pytest.mark.parametrize(("said", "sql"), [("sqlite", "boolean"), ("sqlite", "integer"), ("mariadb", "tinyint(1)")])
+def test_a_number_that_the_database_takes_for_true_is_true(request, api, said, sql):
+    database = request.getfixturevalue(f"{said}_caller")
+    assert api.post("/policy", {"src": UNLOCKED}).status_code == 200
+    api.post("/facts", fact("reader", ("User", "ann")))
+    database.fresh(f"CREATE TABLE docs (id bigint, locked {sql})")
+    database.fill("docs", [(1, 0), (2, 1), (3, 2), (4, -1), (5, None)])
+    query = {"actor_type": "User", "actor_id": "ann", "action": "read", "resource_type": "Doc"}
+    bindings = FLAGS.format(dialect=said, said=f"'{sql}'")
+    condition = api.post("/list_query", {"query": query, "column": "id", "data_bindings": bindings}).json()["sql"]
+    assert database.run(f"SELECT id FROM docs WHERE {condition}")[1] == [(1,), (5,)]
+    said_of = {"d": {"type": "Doc", "ids": None}, "b": {"type": "Boolean", "ids": None}}
+    query = {"predicate": ["is_locked", ["d", "b"]], "calls": [], "constraints": said_of, "context_facts": []}
+    mode = {"mode": "select", "query_vars_to_output_column_names": {"d": "doc", "b": "locked"}}
+    answer = api.post("/evaluate_query_local", {"query": query, "data_bindings": bindings, "mode": mode})
+    assert sorted(database.run(answer.json()["sql"])[1]) == [(1, 0), (2, 1), (3, 1), (4, 1)]
+
+
+def test_a_number_that_sqlite_shows_with_an_exponent_is_no_other(api, sqlite_caller):
+    assert api.post("/policy", {"src": POLICY}).status_code == 200
+    sqlite_caller.fresh("CREATE TABLE roles (u numeric, d bigint)")
+    sqlite_caller.fill("roles", [(1e20, 1)])
+    column = Column("numeric", "numeric", 1e20, "1.0e+20", ())
+    assert not allowed((column, sqlite_caller, api), f"{10**20}", ROLES)
 
 
 @pytest.mark.parametrize("stored", ["12345678901234567890", "0.1234567890123456789"])

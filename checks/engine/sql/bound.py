@@ -301,7 +301,7 @@ class BoundRenderer(StoredRenderer):
 
     def _itself(self, column: Col, argument: BoundColumn, scope: Scoped) -> str:
         alias = scope.names[column.source]
-        return f"{alias}.{argument.name}" if alias else argument.name
+        return self.dialect.itself(f"{alias}.{argument.name}" if alias else argument.name, argument.kind)
 
     def shown_outs(self, end: Exit) -> list[Column]:
         if self.elements is None:

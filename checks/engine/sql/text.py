@@ -465,8 +465,12 @@ class SQLite:
                 parts = (f"substr({column}, {start}, {size})" for start, size in _UUID_PARTS)
                 return "(" + " || '-' || ".join(parts) + ")"
             case IdKind.BOOLEAN:
-                return f"(CASE {column} WHEN 1 THEN 'true' WHEN 0 THEN 'false' END)"
+                return f"(CASE WHEN {column} = 0 THEN 'false' WHEN {column} THEN 'true' END)"
         return f"CAST({column} AS TEXT) COLLATE BINARY"
+
+    def itself(self, column: str, kind: IdKind) -> str:
+        """Return a column in the form in which `id_value` compares it: of numbers, whatever is not 0 is true."""
+        return f"(CASE WHEN {column} = 0 THEN 0 WHEN {column} THEN 1 END)" if kind is IdKind.BOOLEAN else column
 
     def id_value(self, text: Text, kind: IdKind) -> Text | None:
         """Return a text as a value to compare such a column with; NULL if no id is written like that.
@@ -608,6 +612,9 @@ class PostgreSQL:
         if kind is IdKind.TEXT:
             return column
         return f'CAST({column} AS text) COLLATE "C"'
+
+    def itself(self, column: str, kind: IdKind) -> str:
+        return column
 
     def id_value(self, text: Text, kind: IdKind) -> Text | None:
         whole: Text = ("CAST(", *text, " AS text)")
