@@ -21,7 +21,7 @@ from checks.engine.sql.bound import TEXTS, is_id
 from checks.explain.explain import Explanation, explanation_to_text
 from facts.wire import Argument, Fact, FactPattern
 from localsql.django.bindings import registry
-from localsql.django.tables import NOBODY, id_field, kind_of, outer_column, referred, value_of
+from localsql.django.tables import NOBODY, id_field, is_key, kind_of, named_by, outer_column, referred, value_of
 from policy.core.config import settings
 from policy.values import Value
 
@@ -69,12 +69,11 @@ class AccessCondition(Func):
 
     def _check_is_of_model(self, field: Any) -> None:
         """Refuse a key of other objects: that a row has the same one as a permitted object means nothing."""
-        if field is None or not (field.primary_key or field.is_relation):
+        if not is_key(field):
             return  # it may be anything
-        named = referred(field)
-        known = registry.type_of(named.model)
-        is_id = known.name == self.type_name and named == referred(id_field(named.model, known.column))
-        if not is_id and named != referred(id_field(self.model, registry.type_of(self.model).column)):
+        known, is_id = named_by(field)
+        is_id = is_id and known.name == self.type_name
+        if not is_id and referred(field) != referred(id_field(self.model, registry.type_of(self.model).column)):
             raise FieldError(
                 f"{field} has no ids of {self.model.__name__}; name the column that has, as in "
                 f"permitted(user, {self.action!r}, {self.model.__name__}, column=…)"

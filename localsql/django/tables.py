@@ -11,7 +11,7 @@ from uuid import UUID
 from django.contrib.auth import get_user_model
 from django.core.exceptions import EmptyResultSet, FullResultSet, ValidationError
 from django.db import connection
-from django.db.models import Field, Model, QuerySet, UUIDField
+from django.db.models import Field, JSONField, Model, QuerySet, UUIDField
 from django.db.models.expressions import Col
 from django.db.models.lookups import Lookup
 from django.db.models.sql.compiler import SQLCompiler
@@ -22,7 +22,8 @@ from checks.engine.sql.bound import BoundColumn, BoundTable, BoundTables, OuterC
 from checks.engine.sql.text import Dialect, IdKind
 from facts.wire import id_from_json, name_from_json
 from localsql.binding_keys import key_from_text
-from localsql.django.bindings import ModelBinding, registry
+from localsql.dialects import DIALECTS, text_literal
+from localsql.django.bindings import ModelBinding, ModelType, registry
 from localsql.errors import BindingRejected
 from policy.errors import MalformedRequest
 from policy.values import BOOLEAN, INTEGER, STRING, Value
@@ -46,7 +47,8 @@ def _tables(version: int, dialect: Dialect) -> BoundTables:
 def table_of(binding: ModelBinding) -> BoundTable:
     """Return a binding as a table. Raise `BindingRejected` if its columns do not fit, or cannot be compared exactly."""
     key = key_from_text(binding.text)
-    sql, columns, rows = compiled(binding.queryset, binding.text)
+    types = [key.signature.types[index] for index in key.columns]
+    sql, columns, rows = compiled(binding.queryset, binding.text, types)
     if len(columns) != len(key.columns):
         raise BindingRejected(binding.text, f"has {len(key.columns)} `_`, but the queryset has {len(columns)} columns")
     args: list[BoundColumn | str] = [constant or "" for constant in key.constants]
@@ -59,8 +61,13 @@ def table_of(binding: ModelBinding) -> BoundTable:
     return BoundTable(key.signature, sql, tuple(args), rows)
 
 
-def compiled(queryset: QuerySet[Any, Any], text: str) -> tuple[str, list[BoundColumn], OwnRows | None]:
-    """Return a queryset's SQL, with its constants as literals, its columns, and whether its rows are a table's own."""
+def compiled(
+    queryset: QuerySet[Any, Any], text: str, types: Sequence[str] = ()
+) -> tuple[str, list[BoundColumn], OwnRows | None]:
+    """Return a queryset's SQL, with its constants as literals, its columns, and whether its rows are a table's own.
+
+    The columns have ids of these types.
+    """
     if queryset.db != connection.alias:
         raise BindingRejected(text, f"its model is in the database `{queryset.db}`; facts are in `{connection.alias}`")
     query = queryset.query.clone()
@@ -75,9 +82,22 @@ def compiled(queryset: QuerySet[Any, Any], text: str) -> tuple[str, list[BoundCo
     if query.combinator:
         sql = f"WITH rows_of({', '.join(names)}) AS ({sql}) SELECT {', '.join(names)} FROM rows_of"
     quoted = [connection.ops.quote_name(name) for name in names]
-    owns = [connection.ops.quote_name(getattr(getattr(each, "target", None), "column", "")) for each, *_ in select]
+    targets = [getattr(each, "target", None) for each, *_ in select]
+    for target, type_name in zip(targets, types):
+        _check_is_id(text, target, type_name)
+    owns = [connection.ops.quote_name(getattr(target, "column", "")) for target in targets]
     columns = [BoundColumn(name, *of_column, own) for name, of_column, own in zip(quoted, kinds, owns)]
     return with_literals(sql, params), columns, _own_rows(compiler.query, select)
+
+
+def _check_is_id(text: str, field: Any, type_name: str) -> None:
+    """Refuse a key of the type's objects that is not their id: it may be the id of others."""
+    if not is_key(field):
+        return
+    known, is_id = named_by(field)
+    if known.name == type_name and not is_id:
+        reason = f"{field} has `{referred(field).name}`, but the ids of {type_name} are in `{known.column}` (`type_of`)"
+        raise BindingRejected(text, f"{reason}; select that column")
 
 
 def _own_rows(query: Any, select: Any) -> OwnRows | None:
@@ -116,13 +136,19 @@ def _compared(where: Any) -> Iterator[Any]:
 
 
 def with_literals(sql: str, params: Sequence[object]) -> str:
-    """Return SQL with the constants of a binding in place of its parameters, quoted by the database or its driver."""
+    """Return SQL with the constants of a binding in place of its parameters.
+
+    The database or its driver quotes them; but SQLite would end a text at its first NUL.
+    """
     if connection.vendor == "postgresql":
         connection.ensure_connection()
         return str(connection.ops.compose_sql(sql, params))  # type: ignore[attr-defined]
     with connection.cursor() as cursor:
         literals = []
         for value in params:
+            if isinstance(value, str):
+                literals.append(text_literal(str.__str__(value), DIALECTS["sqlite"].escaped))
+                continue
             cursor.execute("SELECT quote(%s)", [value])  # type: ignore[list-item]  # as Django's compiler returns it
             literals.append(cursor.fetchone()[0])
     return sql % tuple(literals)
@@ -168,6 +194,8 @@ def kind_of(field: Field[Any, Any], is_column: bool = True) -> IdKind | None:
     if isinstance(field, UUIDField):
         return IdKind.UUID
     db_type = (field.db_type(connection) or "").lower()
+    if isinstance(field, JSONField) or db_type.endswith("]"):  # SQLite has JSON as text; an array
+        return None
     if _TEXT.match(db_type):
         is_plain = is_column and not getattr(field, "db_collation", None)
         return IdKind.TEXT if is_plain else IdKind.COLLATED
@@ -181,6 +209,18 @@ def referred(field: Any) -> Any:
     while field.remote_field is not None and hasattr(field, "target_field"):
         field = field.target_field
     return field
+
+
+def is_key(field: Any) -> bool:
+    """Return whether a column names an object: its own, or one that a foreign key refers to."""
+    return field is not None and (field.primary_key or field.is_relation)
+
+
+def named_by(key: Any) -> tuple[ModelType, bool]:
+    """Return the type of the objects that a key names, and whether by their id."""
+    named = referred(key)
+    known = registry.type_of(named.model)
+    return known, named == referred(id_field(named.model, known.column))
 
 
 # ---- values -------------------------------------------------------------------------------------------------------

@@ -23,7 +23,20 @@ from django.core.exceptions import FieldError, PermissionDenied
 from django.core.management import CommandError, call_command
 from django.db import DataError, NotSupportedError, OperationalError, connection, transaction
 from django.db.migrations.recorder import MigrationRecorder
-from django.db.models import Case, Count, Exists, Manager, Model, OuterRef, Prefetch, Q, UUIDField, Value, When
+from django.db.models import (
+    Case,
+    Count,
+    Exists,
+    JSONField,
+    Manager,
+    Model,
+    OuterRef,
+    Prefetch,
+    Q,
+    UUIDField,
+    Value,
+    When,
+)
 from django.db.models.functions import Collate
 from django.http import HttpResponse
 from django.template import Context, Template
@@ -499,6 +512,26 @@ class Querysets(World, TestCase):
         assert actions(self.ann, self.inner) == {"read"}
         assert not authorize(self.ann, "edit", self.inner)
 
+    @skipIf(connection.vendor != "sqlite", "PostgreSQL has no NUL in texts, and a type for truth values")
+    def test_values_of_sqlite(self):
+        self.policy("""
+            actor User {} resource Document { permissions = ["read", "edit"]; }
+            declare flagged(Document, Boolean); declare named(Document);
+            has_permission(_: User, "read", d: Document) if flagged(d, _) and not flagged(d, true);
+            has_permission(_: User, "edit", d: Document) if named(d);
+        """)
+        bind("flagged(Document:_, Boolean:_)", Document.objects.values_list("pk", "public"))
+        bind("named(Document:_)", Document.objects.filter(title="plan\0b").values_list("pk"))
+        self.addCleanup(registry.bindings.pop)
+        self.addCleanup(registry.bindings.pop)
+        with connection.cursor() as cursor:
+            cursor.execute("UPDATE documents_document SET public = 2 WHERE title = 'news'")
+        assert not authorize(self.eve, "read", self.news)
+        assert authorize(self.eve, "read", self.plan)
+        assert self.titles(Document.objects.filter(permitted(self.eve, "read", Document))) == ["old", "plan", "secret"]
+        assert not authorize(self.eve, "edit", self.plan)
+        assert authorize(self.eve, "edit", self.document("plan\0b", folder=self.top))
+
     def test_another_database_is_an_error(self):
         with self.assertRaisesRegex(NotSupportedError, "facts and policies are in"):
             str(Document.objects.using("elsewhere").filter(self.may).query.get_compiler("elsewhere").as_sql())
@@ -813,8 +846,20 @@ class SystemChecks(World, TestCase):
             bind(text, Document.objects.values_list(*columns))
             assert said in self.found()["authz.E103"], self.found()
         registry.bindings.pop()
+        bind("tagged(Document:_, Tag:_)", Document.objects.values_list("pk", Value("a", output_field=JSONField())))
+        assert "JSONField cannot be compared" in self.found()["authz.E103"]
+        registry.bindings.pop()
         bind("is_publik(Document:_)", Document.objects.values_list("pk"))
         assert "is_public" in self.found()["authz.W104"] and "wiki.py" in self.found()["authz.W104"]
+
+    def test_a_key_that_is_no_id(self):
+        """A user named `1` would have the roles of the user whose key is 1."""
+        type_of(User, column="username")
+        assert "the ids of User are in `username`" in self.found()["authz.E103"]
+        for binding in [each for each in registry.bindings if "User" in each.text]:
+            registry.bindings.remove(binding)
+        bind("has_relation(Document:_, author, User:_)", Document.objects.values_list("pk", "author__username"))
+        assert self.found() == {}
 
     def test_types(self):
         type_of(Comment, "Documnt")
