@@ -329,7 +329,9 @@ class RemoteProject(Project):
 
 
 # What local SQL refuses, and in which words.
-NOT_LOCAL = ("uses its own recursion twice", "which reads it as", "cannot list", "recursive", *LIMITS.values())
+NOT_LOCAL = (
+    "uses its own recursion twice", "which reads it as", "cannot list", "recursive", "SQL is too large", *LIMITS.values(),
+)  # fmt: skip
 
 
 @contextmanager
