@@ -16,7 +16,7 @@ from checks.asking.ask import LiveSession, Renumbered, Trusted, nobody
 from checks.asking.question import Asked, Cache, Confirmation, StatementKey, Values, allow, numbering_of, outline_of
 from checks.engine.compile import EXISTS, Rendered, rendered
 from checks.engine.rules.clauses import NOW, Const, Slot, Var
-from checks.engine.sql.bound import OUTER, OUTER_COLUMN, BoundRenderer, OuterColumn
+from checks.engine.sql.bound import OUTER, OUTER_COLUMN, TEXTS, BoundRenderer, OuterColumn
 from checks.engine.sql.text import IdKind, Text, embedded, slot_of, union
 from checks.errors import CannotEnumerate, UnboundVariable
 from facts.numbering import Marks
@@ -67,7 +67,7 @@ class AskedCondition(NamedTuple):
         assert prepared.truth is not None, "each row can be checked"
         dialect = run.dialect()
         as_text = dialect.id_text(column.sql, column.kind)
-        shown = {OUTER: as_text, OUTER_COLUMN: as_text if column.kind is IdKind.COLLATED else column.sql}
+        shown = {OUTER: as_text, OUTER_COLUMN: as_text if column.kind in TEXTS else column.sql}
         truth = tuple([shown.get(each.name, each) if isinstance(each, Slot) else each for each in prepared.truth])
         confirmation = Confirmation(session.environment_id, False, True, prepared.marks.ends, dialect)
         return _with_values(confirmation.checked(truth), slots)

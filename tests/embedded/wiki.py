@@ -25,6 +25,7 @@ from django.db import DataError, NotSupportedError, OperationalError, connection
 from django.db.migrations.recorder import MigrationRecorder
 from django.db.models import (
     Case,
+    CharField,
     Count,
     Exists,
     JSONField,
@@ -531,6 +532,40 @@ class Querysets(World, TestCase):
         assert self.titles(Document.objects.filter(permitted(self.eve, "read", Document))) == ["old", "plan", "secret"]
         assert not authorize(self.eve, "edit", self.plan)
         assert authorize(self.eve, "edit", self.document("plan\0b", folder=self.top))
+
+    @skipIf(connection.vendor != "sqlite", "about a collation of SQLite")
+    def test_a_collation_that_only_the_table_has(self):
+        self.policy("""
+            actor User {} resource Team {} resource Post { permissions = ["read"]; }
+            declare joined(User, Team); declare posted(Team, Post);
+            has_permission(user: User, "read", post: Post) if joined(user, team) and posted(team, post);
+        """)
+        with isolate_apps("documents"):
+
+            class Post(Model):
+                team = CharField(max_length=9)
+                slug = CharField(max_length=9, unique=True)
+
+                class Meta:
+                    app_label = "documents"
+
+                def __str__(self):
+                    return self.slug
+
+        with connection.cursor() as cursor:
+            nocase = "text COLLATE NOCASE"
+            cursor.execute(f"CREATE TABLE documents_post (id integer PRIMARY KEY, team {nocase}, slug {nocase})")
+        for team, slug in ("a", "x"), ("A", "X"), ("b", "y"):
+            Post(team=team, slug=slug).save()
+        type_of(Post, column="slug")
+        self.addCleanup(registry.types.pop, Post)
+        bind("posted(Team:_, Post:_)", Post.objects.values_list("team", "slug"))
+        bind("joined(User:_, Team:_)", Post.objects.values_list("slug", "team"))
+        self.addCleanup(registry.bindings.pop)
+        self.addCleanup(registry.bindings.pop)
+        assert authorize(("User", "x"), "read", ("Post", "x"))
+        assert not authorize(("User", "x"), "read", ("Post", "X"))
+        assert [post.slug for post in Post.objects.filter(permitted(("User", "X"), "read", Post))] == ["X"]
 
     def test_another_database_is_an_error(self):
         with self.assertRaisesRegex(NotSupportedError, "facts and policies are in"):

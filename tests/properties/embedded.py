@@ -330,7 +330,8 @@ class RemoteProject(Project):
 
 # What local SQL refuses, and in which words.
 NOT_LOCAL = (
-    "uses its own recursion twice", "which reads it as", "cannot list", "recursive", "SQL is too large", *LIMITS.values(),
+    "uses its own recursion twice", "which reads it as", "cannot list", "recursive", "SQL is too large",
+    *LIMITS.values(),
 )  # fmt: skip
 
 

@@ -347,14 +347,17 @@ class BoundRenderer(StoredRenderer):
         if isinstance(right, Col) and not isinstance(other, str) and self._is_later(right, left, scope):
             return (*self.operand(left, scope), " = ", *self.operand(right, scope))
         if isinstance(other, BoundColumn) and isinstance(right, Col) and one.kind == other.kind != IdKind.COLLATED:
-            return (f"{self._itself(left, one, scope)} = {self._itself(right, other, scope)}",)
+            return (*self._as_read(left, one, scope), f" = {self._itself(right, other, scope)}")
         value = self.dialect.id_value(self.operand(right, scope), one.kind)
         if right == Slot(OUTER) and one.kind == self.outer:
             value = (Slot(OUTER_COLUMN),)
         if value is None:
             return (*self.operand(left, scope), " = ", *self.dialect.text_value(self.operand(right, scope)))
-        itself = self.operand(left, scope) if one.kind is IdKind.TEXT else (self._itself(left, one, scope),)
-        return (*itself, " = ", *value)
+        return (*self._as_read(left, one, scope), " = ", *value)
+
+    def _as_read(self, column: Col, argument: BoundColumn, scope: Scoped) -> Text:
+        """Return a column for a comparison: a text bytewise in SQLite, whatever collation its table has it with."""
+        return self.operand(column, scope) if argument.kind is IdKind.TEXT else (self._itself(column, argument, scope),)
 
     def _is_later(self, one: Operand, other: Operand, scope: Scoped) -> bool:
         """Return whether a column is read after another one."""
