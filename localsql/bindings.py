@@ -187,7 +187,7 @@ def bindings_from_text(text: str | None) -> Bindings:
     made = Bindings(dialect, (), sql_types, _domains(document.get("domains"), dialect))
     entries = entries_of("facts", document["facts"])
     of_tables = [each for each in entries if not (isinstance(each[1], dict) and _NO_TABLES & each[1].keys())]
-    facts = tuple(_binding(made, text, entry) for text, entry in of_tables)
+    facts = tuple(binding_of(made, text, entry) for text, entry in of_tables)
     _check_distinct(facts)
     planned = repr(([each.key for each in facts], sorted(made.domains)))
     return replace(made, facts=facts, digest=sha256(planned.encode()).hexdigest())
@@ -259,11 +259,11 @@ def _domains(raw: object, dialect: Dialect) -> dict[str, str]:
         if not isinstance(entry, dict):
             raise BindingRejected(place, "must be a mapping with the key `query`")
         check_keys(place, entry, _OF_A_DOMAIN)
-        found[name] = query_of(place, entry, dialect, 1)
+        found[name] = _query_of(place, entry, dialect, 1)
     return found
 
 
-def query_of(place: str, entry: Mapping[object, object], dialect: Dialect, columns: int) -> str:
+def _query_of(place: str, entry: Mapping[object, object], dialect: Dialect, columns: int) -> str:
     query = entry.get("query")
     if not isinstance(query, str) or not query.strip():
         raise BindingRejected(place, "needs a `query`, the text of a SELECT")
@@ -273,19 +273,20 @@ def query_of(place: str, entry: Mapping[object, object], dialect: Dialect, colum
     return query.strip()
 
 
-def _binding(made: Bindings, text: str, entry: object) -> Binding:
+def binding_of(made: Bindings, text: str, entry: object) -> Binding:
+    """Return the binding of one entry; `made` has the types and the dialect of the document."""
     key = key_from_text(text)
     if not isinstance(entry, dict):
         raise BindingRejected(text, "must be a mapping with the key `query`")
     check_keys(text, entry, OF_A_FACT)
-    query = query_of(text, entry, made.dialect, max(len(key.columns), 1))
+    query = _query_of(text, entry, made.dialect, max(len(key.columns), 1))
     not_null = entry.get("not_null", False)
     if not isinstance(not_null, bool):
         raise BindingRejected(text, "`not_null` must be true or false")
-    return Binding(key, query, column_families(made, text, key, entry.get("sql_types")), not_null)
+    return Binding(key, query, _families(made, text, key, entry.get("sql_types")), not_null)
 
 
-def column_families(made: Bindings, text: str, key: BindingKey, raw: object) -> tuple[Family | None, ...]:
+def _families(made: Bindings, text: str, key: BindingKey, raw: object) -> tuple[Family | None, ...]:
     types, columns = key.signature.types, key.columns
     if raw is None:
         return tuple(made.family(name) if index in columns else None for index, name in enumerate(types))

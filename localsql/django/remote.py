@@ -39,7 +39,7 @@ from localsql.django.project import findings_of_bindings
 from localsql.django.tables import NOBODY, compiled, table_of, value_of
 from localsql.errors import BindingRejected
 from localsql.management.commands.ask_local import BoundRows
-from localsql.sync.config import Database, DatabaseKind, SqlQuery, SyncPattern
+from localsql.sync.config import Database, DatabaseKind
 from localsql.sync.outbox import KEYS
 from localsql.sync.sources import SqlConnection
 from policy.core.config import settings
@@ -263,11 +263,10 @@ def explain(user: object, action: str, resource: object) -> Explained:
     kind = DatabaseKind.POSTGRES if connection.vendor == "postgresql" else DatabaseKind.SQLITE
     bindings = bindings_from_text(_bindings(registry.version, connection.vendor))
     database = Database(DEFAULT_DB_ALIAS, kind, kind.value, "")
-    patterns = [SyncPattern(each.key, database, SqlQuery(each.query, each.families)) for each in bindings.facts]
     ids = {(each.type, each.id) for each in map(value_of, (user, resource)) if each.id != NOBODY}
     collated = ' COLLATE "C"' if kind is DatabaseKind.POSTGRES else ""
     source = SqlConnection(database, connection, Error, connection.cursor, connection.close, collated)
-    rows = BoundRows(patterns, source).connected_to(ids)
+    rows = BoundRows(bindings.facts, source).connected_to(ids)
     asked = _asked(user, resource)
     asked["context_facts"] += [fact_to_json(each) for each in rows]
     found = call("/explain", {**asked, "action": action})

@@ -20,15 +20,15 @@ from localsql.binding_queries import LONGEST_QUERY
 from localsql.bindings import (
     KNOWN,
     OF_A_FACT,
+    Binding,
     Bindings,
+    binding_of,
     check_keys,
-    column_families,
     dialect_of,
     entries_of,
-    query_of,
     sql_types_of,
 )
-from localsql.dialects import DIALECTS, Dialect, Family
+from localsql.dialects import DIALECTS, Dialect
 from localsql.errors import BindingRejected
 from policy.errors import AuthzError, Unavailable, one_line
 from policy.rules.program import Signature
@@ -175,12 +175,6 @@ class Database:
 
 
 @dataclass(frozen=True, slots=True)
-class SqlQuery:
-    text: str
-    families: tuple[Family | None, ...]  # as in `localsql.bindings.Binding`
-
-
-@dataclass(frozen=True, slots=True)
 class Field:
     """A path into a document, or a column of a file; an array yields one row per element."""
 
@@ -209,7 +203,7 @@ class SyncPattern:
 
     key: BindingKey
     database: Database
-    asked: SqlQuery | MongoQuery | CsvFile
+    asked: Binding | MongoQuery | CsvFile
 
     def __str__(self) -> str:
         return str(self.key)
@@ -255,11 +249,8 @@ def asked_of(
         return _csv_file(text, key, entry, database)
     if "collection" in entry or "file" in entry:
         raise ConfigRejected(text, f"`dbs.{database.name}` is a {database.kind.value} database: use `query`")
-    columns = max(len(key.columns), 1)
     said = entry.get("query")
-    tidy = entry if not isinstance(said, str) else {**entry, "query": tidied(said, made.dialect)}
-    query = query_of(text, tidy, made.dialect, columns)
-    return SqlQuery(query, column_families(made, text, key, entry.get("sql_types")))
+    return binding_of(made, text, {**entry, "query": tidied(said, made.dialect)} if isinstance(said, str) else entry)
 
 
 # ---- collections ---------------------------------------------------------------------------------------------------

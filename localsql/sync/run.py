@@ -24,7 +24,8 @@ from facts.store import Deletes, EndsStay, Inserts
 from facts.table import fact_table, fetch, lasting, select
 from facts.wire import Argument, Fact, FactBatch, FactPattern, id_from_json, is_plain
 from localsql.binding_keys import BindingKey
-from localsql.sync.config import Config, PatternRefused, SourceFailed, SqlQuery, SyncPattern, shown
+from localsql.bindings import Binding
+from localsql.sync.config import Config, PatternRefused, SourceFailed, SyncPattern, shown
 from localsql.sync.sources import SourceRow, rows_of
 from policy.active import active_program
 from policy.core.config import settings
@@ -290,7 +291,7 @@ class SyncPlan:
 
 def in_one_order(pattern: SyncPattern, read: Callable[[bool], T]) -> T:
     """Call `read` with whether the database sorts the rows: if it can, and turns out to sort them bytewise."""
-    if isinstance(pattern.asked, SqlQuery):
+    if isinstance(pattern.asked, Binding):
         with suppress(OutOfOrder):  # as in an SQLite file in UTF-16: sort its rows here instead
             return read(True)
     return read(False)

@@ -23,6 +23,7 @@ from uuid import UUID
 import orjson
 
 from localsql.binding_queries import columns_text
+from localsql.bindings import Binding
 from localsql.dialects import NATIVE, Family
 from localsql.sync.config import (
     ConfigRejected,
@@ -34,7 +35,6 @@ from localsql.sync.config import (
     MongoQuery,
     PatternRefused,
     SourceFailed,
-    SqlQuery,
     SyncPattern,
     Tls,
 )
@@ -48,9 +48,9 @@ CONNECT_WITHIN = 10  # seconds
 def rows_of(pattern: SyncPattern, in_order: bool) -> Generator[SourceRow, None, None]:
     """Yield the pattern's rows. Closing the generator closes its connection."""
     match pattern.asked:
-        case SqlQuery() as query:
+        case Binding() as binding:
             with connected(pattern.database) as connection:
-                yield from connection.rows(reading(pattern, query, connection.collated, in_order))
+                yield from connection.rows(connection.reading(binding, in_order))
         case MongoQuery() as query:
             yield from _rows_of_documents(pattern.database, query)
         case CsvFile() as file:
@@ -66,22 +66,6 @@ def driver(database: Database, module: str, package: str, extra: str) -> Any:
 
 
 # ---- tables --------------------------------------------------------------------------------------------------------
-# A pattern's query is wrapped to return ids as texts in the dialect's normal form, in bytewise order.
-
-
-def reading(pattern: SyncPattern, query: SqlQuery, collated: str, in_order: bool) -> str:
-    """Return the statement; `collated` follows each id column, for databases that do not sort bytewise by default."""
-    dialect = pattern.database.sql_dialect
-    names = [f"c{index}" for index in range(max(len(pattern.key.columns), 1))]
-    families = [query.families[index] for index in pattern.key.columns] or [None]
-    # Columns that are said to be texts are cast, too: in SQLite, they may contain anything.
-    columns = [
-        dialect.column(f"__q.{name}", family if family in NATIVE else Family.UNKNOWN)
-        for name, family in zip(names, families)
-    ]
-    shown = [f"({dialect.text(column)}){collated} AS {name}" for column, name in zip(columns, names)]
-    order = f"\nORDER BY {', '.join(str(place) for place in range(1, len(names) + 1))}" if in_order else ""
-    return f"WITH __q({', '.join(names)}) AS (\n{query.text}\n)\nSELECT {', '.join(shown)} FROM __q{order}"
 
 
 @dataclass(frozen=True)
@@ -93,10 +77,24 @@ class SqlConnection:
     error: type[Exception]  # the driver's base exception
     reader: Callable[[], Any]  # creates a streaming cursor
     close: Callable[[], None]
-    collated: str = ""
+    collated: str = ""  # follows each id column, for databases that do not sort bytewise by default
     mark: str = "%s"  # placeholder of a value
     decoded: Callable[[tuple[Any, ...]], SourceRow] | None = None  # makes texts of bytes
     begin: str = "START TRANSACTION READ ONLY"
+
+    def reading(self, binding: Binding, in_order: bool = False) -> str:
+        """Return a binding's query, wrapped to return ids as texts in the dialect's normal form."""
+        dialect = self.database.sql_dialect
+        names = [f"c{index}" for index in range(max(len(binding.key.columns), 1))]
+        families = [binding.families[index] for index in binding.key.columns] or [None]
+        # Columns that are said to be texts are cast, too: in SQLite, they may contain anything.
+        columns = [
+            dialect.column(f"__q.{name}", family if family in NATIVE else Family.UNKNOWN)
+            for name, family in zip(names, families)
+        ]
+        shown = [f"({dialect.text(column)}){self.collated} AS {name}" for column, name in zip(columns, names)]
+        order = f"\nORDER BY {', '.join(str(place) for place in range(1, len(names) + 1))}" if in_order else ""
+        return f"WITH __q({', '.join(names)}) AS (\n{binding.query}\n)\nSELECT {', '.join(shown)} FROM __q{order}"
 
     def execute(self, statement: str, values: Sequence[int | str] = ()) -> list[tuple[Any, ...]]:
         with _told(self.database, self.error):

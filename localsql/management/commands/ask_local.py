@@ -15,12 +15,12 @@ from checks.explain.explain import Explanation, explain, explanation_to_text
 from facts.wire import Fact, action_from_text, fact_from_text, value_from_text
 from localsql import asking
 from localsql.asking import authorize
-from localsql.bindings import bindings_from_text
+from localsql.bindings import Binding, bindings_from_text
 from localsql.errors import NotExpressible
 from localsql.management.commands.check_bindings import naming
-from localsql.sync.config import ConfigContext, SqlQuery, SyncPattern, config_from_text
+from localsql.sync.config import ConfigContext, config_from_text
 from localsql.sync.run import fact_of
-from localsql.sync.sources import SourceRow, SqlConnection, connected, reading
+from localsql.sync.sources import SourceRow, SqlConnection, connected
 from policy.active import active_program
 from policy.management.command import DENIED, UNKNOWN, PolicyCommand, text_of_file
 from policy.models import Environment
@@ -136,12 +136,12 @@ def explained(asker: Asker, question: Question, bindings: str, database: str) ->
     """Explain the answer to a question about one actor, action and resource, over the tables at a database URL."""
     config = config_from_text(bindings, ConfigContext(connection=database))
     local = authorize(asker, question, bindings)
-    patterns = [pattern for pattern in config.patterns if isinstance(pattern.asked, SqlQuery)]
-    if len({pattern.database for pattern in patterns}) != 1:
+    tables = {each.asked: each.database for each in config.patterns if isinstance(each.asked, Binding)}
+    if len({*tables.values()}) != 1:
         raise NotExpressible("the bindings must have tables of one database")
     ids = {(asked.type, asked.one) for asked in question.variables.values()}
-    with connected(patterns[0].database) as connection:
-        facts = BoundRows(patterns, connection).connected_to(ids)
+    with connected(next(iter(tables.values()))) as connection:
+        facts = BoundRows(list(tables), connection).connected_to(ids)
         ((holds,),) = connection.execute(_escaped(local.sql, connection))
     found = explain(asker, question._replace(context=(*question.context, *facts)))
     if found.allowed != bool(holds):
@@ -155,48 +155,46 @@ def explained(asker: Asker, question: Question, bindings: str, database: str) ->
 class BoundRows:
     """The facts of bound tables, read from the ids that they contain."""
 
-    def __init__(self, patterns: Sequence[SyncPattern], connection: SqlConnection):
-        self.patterns, self.connection = patterns, connection
+    def __init__(self, bindings: Sequence[Binding], connection: SqlConnection):
+        self.bindings, self.connection = bindings, connection
         self.facts: dict[Fact, None] = {}
 
     def connected_to(self, ids: set[tuple[str, str]]) -> list[Fact]:
         """Return the facts that contain one of the typed ids, or an id of such facts, up to `MOST_ROWS`."""
         known = {each for each in ids if each[0] not in PRIMITIVES}
         new = known
-        for pattern in self.patterns:
-            if not pattern.key.columns:
-                self._take(pattern, self.connection.execute(f"{self._statement(pattern)} WHERE c0 IS NOT NULL LIMIT 1"))
+        for binding in self.bindings:
+            if not binding.key.columns:
+                self._take(binding, self.connection.execute(f"{self._statement(binding)} WHERE c0 IS NOT NULL LIMIT 1"))
         while new and len(self.facts) < MOST_ROWS:
             before = len(self.facts)
-            for pattern in self.patterns:
-                for row in self._with(pattern, new):
-                    self._take(pattern, [row])
+            for binding in self.bindings:
+                for row in self._with(binding, new):
+                    self._take(binding, [row])
             found = list(self.facts)[before:]
             new = {(arg.type, arg.id) for fact in found for arg in fact.args if arg.type not in PRIMITIVES} - known
             known |= new
         return list(self.facts)
 
-    def _with(self, pattern: SyncPattern, ids: set[tuple[str, str]]) -> Iterator[SourceRow]:
+    def _with(self, binding: Binding, ids: set[tuple[str, str]]) -> Iterator[SourceRow]:
         """Yield the rows with one of the ids in a column of its type."""
-        for place, index in enumerate(pattern.key.columns):
-            wanted = sorted(text for name, text in ids if name == pattern.key.signature.types[index])
+        for place, index in enumerate(binding.key.columns):
+            wanted = sorted(text for name, text in ids if name == binding.signature.types[index])
             for start in range(0, len(wanted), AT_ONCE):
                 some = wanted[start : start + AT_ONCE]
                 marks = ", ".join([self.connection.mark] * len(some))
                 most = max(MOST_ROWS - len(self.facts), 0)
-                rows = f"{self._statement(pattern)} WHERE __r.c{place} IN ({marks}) LIMIT {most}"
+                rows = f"{self._statement(binding)} WHERE __r.c{place} IN ({marks}) LIMIT {most}"
                 yield from self.connection.execute(rows, some)
 
-    def _statement(self, pattern: SyncPattern) -> str:
-        assert isinstance(pattern.asked, SqlQuery), "others have no tables"
-        rows = reading(pattern, pattern.asked, self.connection.collated, in_order=False)
-        return f"SELECT * FROM ({_escaped(rows, self.connection)}) __r"
+    def _statement(self, binding: Binding) -> str:
+        return f"SELECT * FROM ({_escaped(self.connection.reading(binding), self.connection)}) __r"
 
-    def _take(self, pattern: SyncPattern, rows: Sequence[SourceRow]) -> None:
+    def _take(self, binding: Binding, rows: Sequence[SourceRow]) -> None:
         for row in rows:
             found = tuple([each.decode() if isinstance(each, bytes) else each for each in row if each is not None])
             if len(found) == len(row) and not NO_IDS.intersection(found):  # others are no facts
-                self.facts[fact_of(pattern.key, found if pattern.key.columns else ())] = None
+                self.facts[fact_of(binding.key, found if binding.key.columns else ())] = None
 
 
 def _escaped(statement: str, connection: SqlConnection) -> str:

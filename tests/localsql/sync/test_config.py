@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from localsql.bindings import bindings_from_text
+from localsql.bindings import Binding, bindings_from_text
 from localsql.dialects import DIALECTS
 from localsql.sync.config import (
     _TYPES,
@@ -19,7 +19,6 @@ from localsql.sync.config import (
     Field,
     MongoQuery,
     SourceFailed,
-    SqlQuery,
     Tls,
     _usual_type,
     config_from_text,
@@ -57,7 +56,7 @@ def test_the_hosted_products_file_is_taken_as_it_is():
     assert str(pattern) == "has_relation(Repository:_, String:parent, Organization:_)"
     assert (pattern.database.name, pattern.database.kind) == ("app_db", DatabaseKind.POSTGRES)
     assert pattern.database.tls == Tls("/etc/ca.pem", False, True)
-    assert isinstance(pattern.asked, SqlQuery) and pattern.asked.text.startswith("select repository.public_id")
+    assert isinstance(pattern.asked, Binding) and pattern.asked.query.startswith("select repository.public_id")
 
 
 def test_the_file_of_the_page_has_every_kind():
@@ -93,7 +92,7 @@ def asked(query: str, url: str) -> str:
     """What is run of a query."""
     lines = "\n".join(f"      {line}" for line in query.splitlines())
     text = f"facts:\n  p(User:_):\n    query: |\n{lines}\ndbs:\n  app: {{connection_string: '{url}'}}\n"
-    return read(text).patterns[0].asked.text
+    return read(text).patterns[0].asked.query
 
 
 @pytest.mark.parametrize("url", ["postgres://a/b", "mysql://a/b", "sqlite:///a"])
