@@ -52,14 +52,13 @@ class NavigationEntry:
 
 _POLICY, _FACTS, _KEYS = "authz_policy.policyversion", "authz_facts.signature", "authz_project.apikey"
 _POLICIES = "authz_policy_policyversion"
-_REVIEW = f"{_POLICIES}_review"
 ENTRIES = (
     NavigationEntry("home", "Home", (), ()),
-    NavigationEntry("ask", "Check", (_POLICY, _FACTS), (f"{_POLICIES}_ask",)),
+    NavigationEntry("ask", "Check", (_POLICY, _FACTS), (f"{_POLICIES}_ask", f"{_POLICIES}_review")),
     NavigationEntry("picture", "Diagram", (_POLICY,), (f"{_POLICIES}_picture",)),
     NavigationEntry("preview", "Preview impact", (_POLICY, _FACTS), (f"{_POLICIES}_preview",)),
     NavigationEntry(
-        "history", "History", (_FACTS,), ("authz_facts_signature_history", "authz_facts_signature_revision", _REVIEW)
+        "history", "History", (_FACTS,), ("authz_facts_signature_history", "authz_facts_signature_revision")
     ),
     NavigationEntry("decisions", "Decisions", (_POLICY, _FACTS), ("decisions",)),
     NavigationEntry("policy", "Policy", (_POLICY,), (_POLICIES,)),

@@ -78,8 +78,9 @@ def test_who_may_is_walked_through(wide):
 
 
 def test_what_changed_is_picked_and_explained(wide):
-    wide.open("/admin/go/ask/?kind=changed&actor=User:eve")
-    wide.shows("Enter a start time or revision")
+    wide.open("/admin/go/ask/?kind=list&actor=User:eve&action=read&resource=Repo")
+    wide.click("[data-kind=review]")
+    wide.shows("Choose a start time or revision")
     wide.driver.find_element(By.LINK_TEXT, "before the last change").click()
     wide.shows("gained, 0 lost")
     least, found = re.search(r"(At least )?(\d+) gained, 0 lost", wide.one("body").text).groups()

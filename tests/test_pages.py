@@ -60,7 +60,7 @@ PAGES = {
     "ask-actions": "/admin/go/ask/?kind=actions&actor=User:boss&resource=Repo:repo-1",
     "ask-list": "/admin/go/ask/?kind=list&actor=User:boss&action=read&resource=Repo",
     "ask-who": "/admin/go/ask/?kind=who&actor=User&action=read&resource=Repo:repo-1",
-    "ask-changed": "/admin/go/ask/?kind=changed&actor=User:boss&from=1",
+    "ask-changed": f"{VERSIONS}2/review/?actor_type=User:boss&start=1",
     "ask-unknown": "/admin/go/ask/?kind=authorize&actor=User:boss&action=reed&resource=Repo:repo-1",
     "picture": "/admin/go/picture/",
     "picture-leading": "/admin/go/picture/?leads_to=Doc.read",

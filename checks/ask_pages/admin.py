@@ -16,10 +16,10 @@ from django.utils.safestring import SafeString
 
 from checks.analysis.questions import compared_on_page, without_effect
 from checks.analysis.search import REQUEST_SECONDS, request_solver
-from checks.ask_pages.pages import ask_page, program_or_none, sections, short_address, trouble_of, version_chosen
-from checks.ask_pages.question import filled, page_url, suggestions
+from checks.ask_pages.pages import ask_page, sections, short_address, trouble_of, version_chosen
+from checks.ask_pages.question import filled, page_url, program_or_none, suggestions
 from checks.compare.preview import preview, previewed
-from checks.compare.review_page import ReviewForm, review_for_page
+from checks.compare.review_page import ReviewForm, empty_review_page, review_for_page
 from checks.decisions.page import page_of_log
 from checks.picture.drawing import layout_of_sheet, picture_of
 from checks.picture.graph import sheets_of
@@ -268,13 +268,8 @@ class WorkbenchAdmin(PolicyVersionAdmin):
                 shown = review_for_page(version, form.cleaned_data)
             except AuthzError as reason:
                 trouble = trouble_of(reason)
-        program = program_or_none(version)
-        declared = program.types if program else {}
-        return self._page(
-            request, "review", version,
-            form=form, sent=request.GET, **shown, **trouble, environment=version.environment,
-            types=sorted(declared), actions=sorted({name for each in declared.values() for name in each.permissions}),
-        )  # fmt: skip
+        shown |= empty_review_page(version, request.GET.dict())
+        return self._page(request, "review", version, form=form, **shown, **trouble)
 
     def _page(
         self, request: HttpRequest, name: str, version: PolicyVersion | None, **shown: object

@@ -2,13 +2,13 @@
 
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from checks.ask_pages.question import CHANGED, PageQuestion, json_text, written
+from checks.ask_pages.question import PageQuestion, json_text, written
 from checks.asking.question import SMALLEST, Asked, Question
 from checks.explain.cases import ANY
 from checks.explain.explain import ExplainedGoal
@@ -18,7 +18,7 @@ from facts.pages.browse import value_url
 from facts.wire import Fact, fact_to_json
 from policy.core.clock import short_text_of
 from policy.models import DEFAULT_SLUG
-from policy.moments import AsOf, Moment
+from policy.moments import Moment
 from policy.pages.highlight import highlighted_lines
 from policy.values import PRIMITIVES, STRING, Value
 
@@ -140,10 +140,10 @@ def copies(asked: PageQuestion, questions: Sequence[Question], origin: str) -> l
     is_any = any(each is not None and each.ids == (ANY,) for each in about)  # only explanations can be about any value
     if asked.text or (is_any and asked.kind.name != "authorize"):
         return []
-    found = [Copy("Command line", line) for line in _commands(asked) if line]
-    if asked.kind.name != CHANGED:
-        found += [Copy("HTTP API", _curl(asked, each, origin)) for each in questions]
-    return found
+    command = _command(asked, is_any)
+    return [Copy("Command line", command)] * bool(command) + [
+        Copy("HTTP API", _curl(asked, each, origin)) for each in questions
+    ]
 
 
 # ---- HTTP API ------------------------------------------------------------------------------------------------------
@@ -191,23 +191,19 @@ def _as_of(asked: PageQuestion, moment: Moment) -> int | str:
 # ---- command line --------------------------------------------------------------------------------------------------
 
 
-def _commands(asked: PageQuestion) -> Iterator[str]:
-    if asked.kind.name == CHANGED:
-        yield _line("review_access", [], [*_environment(asked), *_between(asked)])
-        return
-    if any(each is not None and each.ids == (ANY,) for each in (asked.actor, asked.action, asked.resource)):
-        return  # the command has no notation for any value
-    assert asked.resource is not None, "only of what changed, the resources may be open"
+def _command(asked: PageQuestion, is_any: bool) -> str:
+    """Return the command line; empty if it cannot be copied safely, or asks about any value, which it cannot name."""
+    if is_any:
+        return ""
     options = [*_environment(asked), *[f"--context={fact_text(fact)}" for fact in asked.context]]
     options += [f"--{name.replace('_', '-')}={value}" for name, value in _moment(asked).items()]
     resource = asked.resource.type if asked.kind.name == "list" else _written(asked.resource)
     words = [] if asked.kind.name == "actions" else [asked.action.one]
     if asked.kind.name == "who":
         options += [f"--actor-type={asked.actor.type}"] if asked.actor else []
-        yield _line("ask who", [*words, resource], options)
-    else:
-        assert asked.actor is not None, "of all other questions, the actor is known"
-        yield _line(f"ask {asked.kind.name}", [_written(asked.actor), *words, resource], options)
+        return _line("ask who", [*words, resource], options)
+    assert asked.actor is not None, "of all other questions, the actor is known"
+    return _line(f"ask {asked.kind.name}", [_written(asked.actor), *words, resource], options)
 
 
 def _written(asked: Asked) -> str:
@@ -228,22 +224,6 @@ def command_line(*words: str) -> str:
 def _environment(asked: PageQuestion) -> list[str]:
     slug = asked.version.environment.slug
     return [] if slug == DEFAULT_SLUG else ["--environment", slug]
-
-
-def _between(asked: PageQuestion) -> Iterator[str]:
-    assert asked.actor is not None, "what changed is asked of an actor"
-    yield f"--actor={_written(asked.actor)}"
-    yield f"--from={_when(asked.since)}"
-    if asked.until is not None:
-        yield f"--to={_when(asked.until)}"
-    if asked.action.ids:
-        yield f"--action={asked.action.one}"
-    if asked.resource:
-        yield f"--resource-type={asked.resource.type}"
-
-
-def _when(moment: AsOf | None) -> str:
-    return str(moment) if isinstance(moment, int) or moment is None else moment.isoformat().replace("+00:00", "Z")
 
 
 def fact_text(fact: Fact) -> str:

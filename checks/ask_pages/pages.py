@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any, NamedTuple
 
 from django.http import QueryDict
@@ -15,29 +14,25 @@ from checks.analysis.questions import ways_to_allow
 from checks.ask_pages.links import copies, page_lines, question_html, value_html
 from checks.ask_pages.question import (
     BY_NAME,
-    CHANGED,
     KINDS,
     Incomplete,
     Link,
     Note,
     PageQuestion,
     asked_again,
-    carried_over,
     filled,
     page_url,
+    program_or_none,
     question_of,
     suggestions,
+    tabs,
     unknown_names,
-    unknown_types,
     unmentioned,
     written,
 )
 from checks.asking import run
 from checks.asking.question import Asked, Page, Question, allow
 from checks.asking.snapshot import Snapshot, snapshot, trial
-from checks.compare import review_page
-from checks.compare.review import Access, AccessState, Review, ReviewFilter
-from checks.compare.review_walk import Filter, ReviewLines, page_start_from_text
 from checks.errors import QueryTooSlow
 from checks.explain.cases import ANY
 from checks.explain.explain import ExplainedGoal, explain_calls
@@ -45,12 +40,12 @@ from facts.pages.browse import Ability, Answer, QuestionChoice, Section, value_u
 from facts.wire import MAX_ID_BYTES
 from policy import rules
 from policy.active import program_of_version
-from policy.core.clock import now, time_of
+from policy.core.clock import time_of
 from policy.core.pagination import Listing, ListPage, key_of, natural_key
 from policy.errors import AuthzError, Cancelled, Unavailable
 from policy.language.source import PolicyRejected
 from policy.models import Environment, PolicyVersion
-from policy.moments import AsOf, Moment, moment_of
+from policy.moments import Moment
 from policy.pages.highlight import excerpts_of_problems
 from policy.rules.program import Program
 from policy.values import MAX_VERSION, STRING, Value, quoted, whole_number
@@ -172,8 +167,6 @@ class _Answers:
 def answered(asked: PageQuestion, origin: str, with_ways: bool = False) -> ShownQuestion:
     """Return the data of the answer; `with_ways` also searches for what would allow what is denied."""
     begun = time.perf_counter()
-    if asked.kind.name == CHANGED:
-        return _changed(asked, begun, origin)
     with _session(asked) as session:
         questions = asked.questions(session.program)
         found: Listed | ExplainedGoal
@@ -182,9 +175,16 @@ def answered(asked: PageQuestion, origin: str, with_ways: bool = False) -> Shown
         else:
             (found,) = explain_calls(session, questions[0])
         taken = time.perf_counter() - begun
-        notes = [*unknown_names(session, asked, questions), *unmentioned(session, asked)]
-        shown = _around(asked, notes, () if asked.moment is None else (asked.moment,), taken)
-        shown |= {"copies": copies(asked, questions, origin), "unused": session.unused}
+        notes = [*unknown_names(session, asked, questions), *_unmentioned(session, asked)]
+        shown: ShownQuestion = {
+            "answered": True,
+            "asked": asked,
+            "took": f"{taken * 1000:,.0f}" if taken >= 0.01 else f"{taken * 1000:.1f}",
+            "notes": notes,
+            "moment": asked.moment and _moment(asked.environment_id, asked.moment),
+            "copies": copies(asked, questions, origin),
+            "unused": session.unused,
+        }
         if isinstance(found, Listed):
             of_list = _listed(asked, questions, found)
             return shown | {"listed": of_list, "title": f"{of_list['headline']}: {_question_text(asked)}"}
@@ -193,38 +193,21 @@ def answered(asked: PageQuestion, origin: str, with_ways: bool = False) -> Shown
         return shown | _explained(asked, questions, found, notes)
 
 
+def _unmentioned(session: Snapshot, asked: PageQuestion) -> Iterator[Note]:
+    in_context = {value for fact in asked.context for value in fact.args}
+    values = dict.fromkeys(each for each in asked.values.values() if each not in in_context)
+
+    def link(value: Value, text: str) -> Link:
+        return asked.link(text, **{name: text for name, each in asked.values.items() if each == value})
+
+    return unmentioned(session, asked.environment_id, values, link)
+
+
 def _session(asked: PageQuestion) -> AbstractContextManager[Snapshot]:
     """Return a session for the question's version, or for its draft if it has one."""
     if asked.text:
         return trial(asked.environment_id, rules.compile_text(asked.text), asked.context, asked.moment)
     return snapshot(asked.environment_id, asked.version.pk, asked.context, frozenset(), asked.moment)
-
-
-def _changed(asked: PageQuestion, begun: float, origin: str) -> ShownQuestion:
-    assert asked.actor is not None, "what changed is asked of an actor"
-    start = page_start_from_text(asked.fields.get("after", ""), asked.of)
-    asked_of = (asked.since, asked.until)
-    moments = review_page.moments_of_page(asked.environment_id, asked_of, start)
-    old, new = moments
-    more: ShownQuestion = {"copies": copies(asked, (), origin), "title": f"Changes: {_question_text(asked)}"}
-    strange = [note for note in _strange(asked, old) if note in _strange(asked, new)]
-    if strange:
-        return more | _around(asked, strange, moments, 0.0)
-    actor = Value(asked.actor.type, asked.actor.one)
-    action = asked.action.one if asked.action.ids else ""
-    wanted = ReviewFilter(actor.type, action, asked.resource.type if asked.resource else "", actor.id)
-    text = Filter(asked.fields.get("filter", ""), is_of_actors=False)
-    found = review_page.reviewed(Review(asked.environment_id, moments, wanted), text, start, collapses=True)
-    taken = time.perf_counter() - begun
-    with snapshot(asked.environment_id, new.version, (), frozenset(), new) as session:
-        notes = list(unmentioned(session, asked))
-    whens = tuple(review_page.asked_of_page(asked_of, moments, start))
-    return more | _around(asked, notes, moments, taken) | {"changes": _changes(asked, found, moments, whens)}
-
-
-def _strange(asked: PageQuestion, moment: Moment) -> list[Note]:
-    assert moment.version is not None, "a moment that is reviewed has a policy"
-    return unknown_types(program_of_version(moment.version), asked)
 
 
 # ---- about --------------------------------------------------------------------------------------------------------
@@ -374,7 +357,7 @@ def ask_page(
     suggested = suggestions(version.environment_id, program) if program else {}
     form: ShownQuestion = {
         "kind": kind,
-        "kinds": [(each, page_url("ask", version.pk, carried_over(fields, each)), each == kind) for each in KINDS],
+        "tabs": tabs(version, fields, kind.name),
         "fields": [(field, fields.get(field.name, "")) for field in kind.fields],
         "sent": fields,
         "suggested": suggested,
@@ -383,7 +366,6 @@ def ask_page(
         "source": text or version.source,
         "here": page_url("ask", version.pk, fields),
         "environment": version.environment,
-        "since": list(_earlier(version, fields)) if not kind.is_of_a_moment else [],
     }
     if not any(field.name in fields for field in kind.fields) and kind.name == fields.get("kind", kind.name):
         return form
@@ -394,14 +376,6 @@ def ask_page(
         return form | {"incomplete": reason.message}
     except AuthzError as reason:
         return form | trouble_of(reason)
-
-
-def program_or_none(version: PolicyVersion) -> Program | None:
-    """Return the version's program; None if the compiler no longer accepts its text."""
-    try:
-        return program_of_version(version.pk)
-    except AuthzError:
-        return None
 
 
 def trouble_of(reason: AuthzError) -> ShownQuestion:
@@ -421,28 +395,7 @@ def versions_to_choose(chosen: PolicyVersion) -> list[PolicyVersion]:
     return found if chosen in found else [chosen, *found]
 
 
-def _earlier(version: PolicyVersion, fields: PageFields) -> Iterator[Link]:
-    """Yield links to the changes since earlier moments, if these are available."""
-    latest, time = version.environment.offset, time_of(now())
-    picks = [("before the last change", str(latest - 1)), ("1 day ago", ""), ("7 days ago", "")]
-    for (label, text), days in zip(picks, (0, 1, 7)):
-        when = time - timedelta(days=days)
-        try:
-            moment_of(version.environment_id, when if days else latest - 1)
-        except AuthzError:
-            continue
-        text = text or f"{when:%Y-%m-%dT%H:%M:%SZ}"
-        yield Link(label, page_url("ask", version.pk, asked_again(fields, kind="changed", **{"from": text})))
-
-
 # ---- the answer ----------------------------------------------------------------------------------------------------
-
-
-def _around(asked: PageQuestion, notes: Sequence[Note], moments: Sequence[Moment], seconds: float) -> ShownQuestion:
-    """Return what every answer has; `moments` is empty for now."""
-    took = f"{seconds * 1000:,.0f}" if seconds >= 0.01 else f"{seconds * 1000:.1f}"
-    shown_moments = [_moment(asked.environment_id, each) for each in moments]
-    return {"answered": True, "took": took, "notes": notes, "moments": shown_moments, "asked": asked}
 
 
 def _question_text(asked: PageQuestion) -> str:
@@ -532,39 +485,3 @@ def _action(name: str) -> str:
     """Return an action in its field's notation: in quotes if the field would trim or misread it otherwise."""
     is_mistaken = name.startswith('"') or name == "*"
     return quoted(name) if is_mistaken or name != name.strip() or len(name.splitlines()) > 1 else name
-
-
-# ---- what changed --------------------------------------------------------------------------------------------------
-
-
-def _changes(
-    asked: PageQuestion, found: ReviewLines, moments: Sequence[Moment], whens: Sequence[AsOf | None]
-) -> ShownQuestion:
-    """Return the data of changes; `whens` has each moment as links ask for it."""
-    assert asked.actor is not None, "what changed is asked of an actor"
-    actor = Value(asked.actor.type, asked.actor.one)
-    text = asked.fields.get("filter", "")
-    again = asked_again(asked.fields, filter=text)
-    version = asked.version.pk
-    return review_page.stretch_shown(found, asked.of, lambda fields: page_url("ask", version, again | fields)) | {
-        "headline": found.headline,
-        "columns": ("Action", "Resource"),
-        "lines": [_change(line, moments, whens, asked.version.environment.slug) for line in found.lines],
-        "not_answered": found.not_answered,
-        "range": found.range,
-        "filter": text,
-        "is_filterable": bool(text) or not found.is_first or found.next is not None or len(found.lines) > 10,
-        "unfiltered": page_url("ask", version, asked_again(asked.fields)),
-        "hidden": list(asked_again(asked.fields).items()),
-        "actor": value_html(actor, asked.version.environment.slug),
-        "has_kept": any(line.state == AccessState.KEPT for line in found.lines),
-        "has_unnamed": found.has_unnamed,
-        "has_every": any(ANY in (line.resource.id, line.action.id) for line in found.lines),
-    }
-
-
-def _change(line: Access, moments: Sequence[Moment], whens: Sequence[AsOf | None], slug: str) -> review_page.ShownLine:
-    each = zip(("before", "now" if whens[-1] is None else "after"), moments, whens)
-    whys = {label: review_page.why_url(line, moment, when) for label, moment, when in each}
-    values = review_page.shown_action(line.action), review_page.value_shown(line.resource, slug)
-    return review_page.ShownLine(line.state, values, whys)

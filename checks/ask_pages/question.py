@@ -1,7 +1,7 @@
 """The question of a page: its fields, completions, and unknown names in it."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -72,7 +72,7 @@ class QuestionField:
     name: str
     label: str
     example: str
-    completed: str = ""  # the list of suggestions for it
+    completed: str  # the list of suggestions for it
     is_needed: bool = True
 
 
@@ -83,12 +83,8 @@ class QuestionForm:
     fields: tuple[QuestionField, ...]
     column: str = ""  # the target, if the answer is a list
 
-    @property
-    def is_of_a_moment(self) -> bool:
-        return self.name != CHANGED
 
-
-CHANGED = "changed"
+REVIEW = "review"  # the tab of the access review, whose page has a form of its own
 _ACTOR = QuestionField("actor", "Actor", "User:alice", "actors")
 _ACTION = QuestionField("action", "Action", "read", "actions")
 _RESOURCE = QuestionField("resource", "Resource", "Repo:anvil", "resources")
@@ -103,24 +99,10 @@ KINDS = (
         (_ACTION, _RESOURCE, QuestionField("actor", "Actor type", "any", "actor-types", is_needed=False)),
         "actor",
     ),
-    QuestionForm(
-        CHANGED,
-        "Changes",
-        (
-            _ACTOR,
-            QuestionField("from", "From", "revision or 2026-11-03T14:00Z"),
-            QuestionField("to", "To", "now", is_needed=False),
-            QuestionField("action", "Action", "any", "actions", is_needed=False),
-            QuestionField("resource", "Resource type", "any", "types", is_needed=False),
-        ),
-    ),
 )
 BY_NAME = {kind.name: kind for kind in KINDS}
 # All fields that a URL may have, in that order.
-NAMES = (
-    "kind", "actor", "action", "resource", "from", "to", "context", "revision", "at",
-    "filter", "after", "before",
-)  # fmt: skip
+NAMES = ("kind", "actor", "action", "resource", "context", "revision", "at", "filter", "after", "before")
 _OF_PAGES = ("filter", "after", "before")
 
 
@@ -149,8 +131,23 @@ def carried_over(fields: Mapping[str, str], kind: QuestionForm) -> dict[str, str
             kept[name] = text
         elif mine.completed == "types":
             kept[name] = _type_in(text)
-    others = ("context", "revision", "at") if kind.is_of_a_moment else ()
-    return kept | {name: fields[name] for name in others if name in fields}
+    return kept | {name: fields[name] for name in ("context", "revision", "at") if name in fields}
+
+
+def tabs(version: PolicyVersion, fields: Mapping[str, str], here: str) -> list[tuple[str, str, str, bool]]:
+    """Return name, title and URL of each kind of question about the same values, and whether it is the page's own."""
+    found = [(each.name, each.title, page_url("ask", version.pk, carried_over(fields, each))) for each in KINDS]
+    actor = carried_over(fields, KINDS[0]).get("actor", "")
+    found.append((REVIEW, "Changes", page_url("review", version.pk, {"actor_type": actor.removesuffix(":*")})))
+    return [(*each, each[0] == here) for each in found]
+
+
+def program_or_none(version: PolicyVersion) -> Program | None:
+    """Return the version's program; None if the compiler no longer accepts its text."""
+    try:
+        return program_of_version(version.pk)
+    except AuthzError:
+        return None
 
 
 # ---- the question --------------------------------------------------------------------------------------------------
@@ -174,11 +171,9 @@ class PageQuestion:
     fields: Mapping[str, str]  # the nonempty ones
     actor: Asked | None
     action: Asked
-    resource: Asked | None
+    resource: Asked
     context: tuple[Fact, ...] = ()
     moment: Moment | None = None
-    since: AsOf | None = None  # the first of two moments
-    until: AsOf | None = None  # the second; None: now
     text: str = ""
 
     @property
@@ -186,10 +181,14 @@ class PageQuestion:
         return self.version.environment_id
 
     @property
-    def values(self) -> list[Value]:
-        """Return the actor and the resource, if the question names them."""
-        asked = [each for each in (self.actor, self.resource) if each is not None and each.ids]
-        return [Value(each.type, each.one) for each in asked if each.one != ANY]
+    def values(self) -> dict[str, Value]:
+        """Return the actor and the resource by the names of their fields, if the question names them."""
+        asked = {"actor": self.actor, "resource": self.resource}
+        return {
+            name: Value(each.type, each.one)
+            for name, each in asked.items()
+            if each is not None and each.ids and each.one != ANY
+        }
 
     @property
     def of(self) -> str:
@@ -204,7 +203,6 @@ class PageQuestion:
         """Return the questions for the engine: one, or one for each actor type if neither actor nor type is given."""
         outs = (self.kind.column,) if self.kind.column else ()
         actors = [self.actor] if self.actor else [Asked(name) for name in actor_types(program)]
-        assert self.resource is not None, "only of what changed, the resources may be open"
         return tuple([allow(actor, self.action, self.resource, outs, self.context) for actor in actors])
 
 
@@ -220,19 +218,12 @@ def question_of(version: PolicyVersion, fields: Mapping[str, str], text: str = "
         raise MalformedRequest("", f"`{fields['kind'][:40]}` is not a valid `kind`; use one of {names}")
     for field in kind.fields:
         if field.is_needed and field.name not in fields:
-            raise Incomplete(f"enter {'a start time or revision' if field.name == 'from' else _with_article(field)}")
-    if kind.name == CHANGED and fields["actor"].endswith(":*"):
-        raise MalformedRequest("", "enter one actor; to see changes for all actors, use the access review")
-    asked = {field.name: _read(field, fields.get(field.name, ""), version) for field in kind.fields if field.completed}
-    action = asked.get("action")
+            raise Incomplete(f"enter {_with_article(field)}")
+    asked = {each.name: _read(each, fields[each.name], version) for each in kind.fields if each.name in fields}
     context = tuple(fact_from_text(line) for line in fields.get("context", "").splitlines() if line.strip())
-    is_then = kind.is_of_a_moment
     return PageQuestion(
-        kind, version, fields, asked.get("actor"), action or Asked(STRING), asked.get("resource"), context,
-        moment=_moment(version, fields) if is_then else None,
-        since=None if is_then else as_of_asked(fields["from"], "from"),
-        until=as_of_asked(fields["to"], "to") if not is_then and "to" in fields else None,
-        text=text,
+        kind, version, fields, asked.get("actor"), asked.get("action", Asked(STRING)), asked["resource"], context,
+        _moment(version, fields), text,
     )  # fmt: skip
 
 
@@ -241,9 +232,7 @@ def _with_article(field: QuestionField) -> str:
     return f"{'an' if label[0] in 'aeiou' else 'a'} {label}, such as `{field.example}`"
 
 
-def _read(field: QuestionField, text: str, version: PolicyVersion) -> Asked | None:
-    if not text:
-        return None
+def _read(field: QuestionField, text: str, version: PolicyVersion) -> Asked:
     match field.completed:
         case "actions":
             return Asked(STRING, (_name(text),))
@@ -392,23 +381,9 @@ def unknown_names(session: Snapshot, asked: PageQuestion, questions: Sequence[Qu
     ]
 
 
-def unknown_types(program: Program, asked: PageQuestion) -> list[Note]:
-    """Return a note for each type of the question that the policy does not have."""
-    known = tuple(sorted(program.types))
-    return [
-        _note(Unknown("type", name, "", known), asked)
-        for name in dict.fromkeys(_types_of(asked))
-        if not program.knows(name)
-    ]
-
-
 def _is_named(unknown: Unknown | Untyped, asked: PageQuestion) -> bool:
     """Return whether the user named the word; types of actors are not named if all of them are included."""
-    return unknown.noun != "type" or asked.actor is not None or unknown.word in _types_of(asked)
-
-
-def _types_of(asked: PageQuestion) -> list[str]:
-    return [each.type for each in (asked.actor, asked.resource) if each is not None]
+    return unknown.noun != "type" or asked.actor is not None or unknown.word == asked.resource.type
 
 
 def _note(unknown: Unknown | Untyped, asked: PageQuestion, is_linked: bool = True) -> Note:
@@ -436,29 +411,18 @@ def _corrected(unknown: Unknown | Untyped, word: str, fields: Mapping[str, str])
 # ---- ids -----------------------------------------------------------------------------------------------------------
 
 
-def unmentioned(session: Snapshot, asked: PageQuestion) -> Iterator[Note]:
-    """Yield a note for the actor and for the resource if no fact and no rule mentions it."""
+def unmentioned(
+    session: Snapshot, environment_id: int, values: Iterable[Value], link: Callable[[Value, str], Link]
+) -> Iterator[Note]:
+    """Yield a note for each value that no fact and no rule mentions; `link` asks again with a text in its place."""
     moment = session.past or Moment(LAST_REVISION, clock.now(), None)
-    in_context = {value for fact in asked.context for value in fact.args}
-    for value in asked.values:
-        if value.type in PRIMITIVES or value in in_context or not session.program.knows(value.type):
+    for value in values:
+        if value.type in PRIMITIVES or not session.program.knows(value.type):
             continue
         if MentionedAsOf(session.numbers, value.type, (moment,)).has(value.id):
             continue
         if value.id in session.program.values.get(value.type, ()):
             continue
-        yield Note(f"no stored facts mention {written(value)}", _meant(asked, value))
-
-
-def _meant(asked: PageQuestion, value: Value) -> Link | None:
-    start = value.id[:_BEGINNING]
-    near = nearest(value.id, known_ids(asked.environment_id, [value.type], start).get(value.type, ()))
-    if near is None or near == value.id:
-        return None
-    meant = written(Value(value.type, near))
-    changed = {
-        name: meant
-        for name, each in (("actor", asked.actor), ("resource", asked.resource))
-        if each is not None and each.type == value.type and each.ids == (value.id,)
-    }
-    return asked.link(meant, **changed)
+        near = nearest(value.id, known_ids(environment_id, [value.type], value.id[:_BEGINNING]).get(value.type, ()))
+        meant = link(value, written(Value(value.type, near))) if near and near != value.id else None
+        yield Note(f"no stored facts mention {written(value)}", meant)

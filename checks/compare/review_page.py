@@ -1,19 +1,33 @@
 """The page of an access review, in parts."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
+from datetime import timedelta
 from typing import NamedTuple
 
 from django import forms
 from django.utils.safestring import SafeString
 
 from checks.ask_pages.links import command_line, value_html
-from checks.ask_pages.question import as_of_asked, asked_again, moment_fields, page_url, written
+from checks.ask_pages.question import (
+    REVIEW,
+    Link,
+    Note,
+    as_of_asked,
+    asked_again,
+    moment_fields,
+    page_url,
+    program_or_none,
+    tabs,
+    unmentioned,
+    written,
+)
 from checks.asking import run
 from checks.asking.snapshot import Snapshot, snapshot
 from checks.compare import review_walk
 from checks.compare.review import Access, AccessState, Review, ReviewFilter, moments_reviewed
+from checks.compare.review_walk import page_start_text
 from checks.explain.cases import ANY
 from checks.explain.tree import shown_value
 from facts.keyset_pages import any_ends
@@ -21,7 +35,7 @@ from facts.numbering import numbers_as_of
 from facts.wire import id_from_json, value_from_text
 from policy.core.clock import now, time_of
 from policy.core.pagination import Pager, digest_of
-from policy.errors import MalformedRequest
+from policy.errors import AuthzError, MalformedRequest
 from policy.models import DEFAULT_SLUG, Environment, PolicyVersion
 from policy.moments import AsOf, Moment, moment_of
 from policy.values import STRING, Value
@@ -156,19 +170,69 @@ class ShownLine(NamedTuple):
     whys: Mapping[str, str]
 
 
+def empty_review_page(version: PolicyVersion, sent: Mapping[str, str]) -> dict[str, object]:
+    """Return what the page has around a review: links to other pages, and names to fill in."""
+    actor, program = sent.get("actor_type", ""), program_or_none(version)
+    declared = program.types if program else {}
+    return {
+        "sent": sent,
+        "environment": version.environment,
+        "tabs": tabs(version, {"actor": actor} if _is_one(actor) else {}, REVIEW),
+        "since": list(_since(version, sent)),
+        "types": sorted(declared),
+        "actions": sorted({name for each in declared.values() for name in each.permissions}),
+    }
+
+
+def _since(version: PolicyVersion, sent: Mapping[str, str]) -> Iterator[Link]:
+    """Yield links to the changes since earlier moments, if these are available."""
+    latest, time = version.environment.offset, time_of(now())
+    moments: dict[str, AsOf] = {"before the last change": latest - 1}
+    moments |= {"1 day ago": time - timedelta(days=1), "7 days ago": time - timedelta(days=7)}
+    about = {name: text for name, text in sent.items() if name in ("actor_type", "action", "resource_type", "filter")}
+    for label, when in moments.items():
+        with suppress(AuthzError):
+            moment_of(version.environment_id, when)
+            start = str(when) if isinstance(when, int) else f"{when:%Y-%m-%dT%H:%M:%SZ}"
+            yield Link(label, page_url("review", version.pk, about | {"start": start}))
+
+
 def review_for_page(version: PolicyVersion, sent: Mapping[str, str]) -> dict[str, object]:
     """Return the data for a review's page: a page of its lines, and the URLs of other pages."""
     environment = version.environment
-    of, moments, again, found = _page_of(environment.pk, sent)
+    of, moments, asked, wanted, found = _page_of(environment.pk, sent, collapses=True)
     fields = {name: text for name, text in sent.items() if text and name != "after"}
-    return stretch_shown(found, of, lambda after: page_url("review", version.pk, fields | after)) | {
+    following = (
+        page_url("review", version.pk, fields | {"after": page_start_text(found.next, of)}) if found.next else ""
+    )
+    return {
         "stretch": found,
         "described": described(moments),
         "is_compared": len(moments) > 1,
-        "columns": ("Actor", "Action", "Resource"),
-        "lines": [_shown_line(line, moments, again, environment.slug) for line in found.lines],
+        "notes": _unmentioned(version, moments[-1], wanted, fields),
+        "lines": [_shown_line(line, moments, asked, environment.slug) for line in found.lines],
+        "has_every": any(ANY in (value.id for value in line[1:]) for line in found.lines),
+        "has_kept": any(line.state == AccessState.KEPT for line in found.lines),
         "command": _command(environment, sent),
+        "looked": looked_text(found.looked) if found.looked else "",
+        "onwards": following if found.is_short else "",
+        "pager": Pager(
+            "" if found.is_first else page_url("review", version.pk, fields), next="" if found.is_short else following
+        ),
     }
+
+
+def _unmentioned(version: PolicyVersion, moment: Moment, wanted: ReviewFilter, fields: dict[str, str]) -> list[Note]:
+    """Return a note if the review is of one actor, which no fact and no rule mentions."""
+    if not wanted.actor:
+        return []
+
+    def link(value: Value, text: str) -> Link:
+        return Link(text, page_url("review", version.pk, fields | {"actor_type": text}))
+
+    actor = Value(wanted.actor_type, wanted.actor)
+    with snapshot(version.environment_id, moment.version, (), frozenset(), moment) as session:
+        return list(unmentioned(session, version.environment_id, [actor], link))
 
 
 class _ReviewPage(NamedTuple):
@@ -177,16 +241,18 @@ class _ReviewPage(NamedTuple):
     of: str
     moments: tuple[Moment, ...]
     asked: tuple[AsOf | None, ...]
+    wanted: ReviewFilter
     lines: review_walk.ReviewLines
 
 
-def _page_of(environment_id: int, sent: Mapping[str, str]) -> _ReviewPage:
+def _page_of(environment_id: int, sent: Mapping[str, str], collapses: bool) -> _ReviewPage:
+    """Return a page. With `collapses`, what the one actor asked for may do on every resource is one line."""
     of = digest_of(environment_id, {name: text for name, text in sent.items() if name != "after"})
     start, asked = review_walk.page_start_from_text(sent["after"], of), _moments_sent(sent)
-    moments = moments_of_page(environment_id, asked, start)
-    review = Review(environment_id, moments, _wanted(sent))
-    lines = reviewed(review, review_walk.Filter(sent["filter"]), start)
-    return _ReviewPage(of, moments, tuple(asked_of_page(asked, moments, start)), lines)
+    moments, wanted = moments_of_page(environment_id, asked, start), _wanted(sent)
+    text = review_walk.Filter(sent["filter"], is_of_actors=not wanted.actor)
+    lines = reviewed(Review(environment_id, moments, wanted), text, start, collapses and bool(wanted.actor))
+    return _ReviewPage(of, moments, tuple(asked_of_page(asked, moments, start)), wanted, lines)
 
 
 def review_to_json(environment_id: int, sent: Mapping[str, str]) -> tuple[dict[str, object], int]:
@@ -195,11 +261,11 @@ def review_to_json(environment_id: int, sent: Mapping[str, str]) -> tuple[dict[s
         raise MalformedRequest("from", "is required to compare two moments, or `at` to list access at one")
     if sent["at"] and sent["end"]:
         raise MalformedRequest("to", "requires `from`")
-    of, moments, _, found = _page_of(environment_id, sent)
+    of, moments, _, _, found = _page_of(environment_id, sent, collapses=False)
     body = {
         "results": [_line_to_json(line) for line in found.lines],
         "not_answered": [str(each) for each in found.not_answered],
-        "next_page_token": review_walk.page_start_text(found.next, of) if found.next else None,
+        "next_page_token": page_start_text(found.next, of) if found.next else None,
     }
     return body, moments[-1].revision
 
@@ -209,31 +275,21 @@ def _line_to_json(line: Access) -> dict[str, object]:
     return {"state": line.state, "actor": actor, "action": action["id"], "resource": resource}
 
 
-def stretch_shown(found: review_walk.ReviewLines, of: str, url: Callable[[dict[str, str]], str]) -> dict[str, object]:
-    """Return how far a page has looked, and the URLs of the others. From a short page, `onwards` leads to the next."""
-    following = url({"after": review_walk.page_start_text(found.next, of)}) if found.next else ""
-    return {
-        "looked": looked_text(found.looked) if found.looked else "",
-        "onwards": following if found.is_short else "",
-        "pager": Pager("" if found.is_first else url({}), next="" if found.is_short else following),
-    }
-
-
 def _shown_line(line: Access, moments: Sequence[Moment], asked: Sequence[AsOf | None], slug: str) -> ShownLine:
-    """Return the line with the URL of its explanation as of the moment when it held."""
-    place = 0 if line.state == AccessState.LOST else -1
-    values = value_shown(line.actor, slug), shown_action(line.action), value_shown(line.resource, slug)
-    return ShownLine(line.state, values, {"Explain": why_url(line, moments[place], asked[place])})
+    labels = ["Explain"] if len(moments) == 1 else ["before", "now" if asked[-1] is None else "after"]
+    whys = {label: _why_url(line, moment, when) for label, moment, when in zip(labels, moments, asked)}
+    values = _value_shown(line.actor, slug), shown_action(line.action), _value_shown(line.resource, slug)
+    return ShownLine(line.state, values, whys)
 
 
-def why_url(line: Access, moment: Moment, asked: AsOf | None) -> str:
+def _why_url(line: Access, moment: Moment, asked: AsOf | None) -> str:
     """Return the URL of the line's explanation as of a moment."""
     about = {"kind": "authorize", "actor": written(line.actor), "resource": written(line.resource)}
     about |= {"action": "*" if line.action.id == ANY else shown_action(line.action)}
     return page_url("ask", moment.version, asked_again(about, **moment_fields(asked, moment)))
 
 
-def value_shown(value: Value, slug: str) -> SafeString | str:
+def _value_shown(value: Value, slug: str) -> SafeString | str:
     return shown(value) if value.id == ANY else value_html(value, slug)
 
 
@@ -241,10 +297,15 @@ def _wanted(sent: Mapping[str, str]) -> ReviewFilter:
     """Return what the review is restricted to; the field `actor_type` has a type, or an actor such as `User:ann`."""
     text, resource_type = sent["actor_type"], sent["resource_type"]
     action = sent["action"] and id_from_json(STRING, sent["action"], "action")
-    if ":" not in text.replace("::", ""):
+    if not _is_one(text):
         return ReviewFilter(text, action, resource_type)
     actor = value_from_text(text)
     return ReviewFilter(actor.type, action, resource_type, actor.id)
+
+
+def _is_one(text: str) -> bool:
+    """Return whether the text is an actor, such as `User:ann`, and not a type, such as `app::User`."""
+    return ":" in text.replace("::", "")
 
 
 def _moments_sent(sent: Mapping[str, str]) -> list[AsOf | None]:
@@ -257,8 +318,7 @@ def _command(environment: Environment, sent: Mapping[str, str]) -> str:
     """Return the command that prints the whole review in a terminal; empty if it cannot be copied safely."""
     options = {"from": "start", "to": "end", "at": "at", "actor-type": "actor_type", "action": "action"}
     options["resource-type"] = "resource_type"
-    is_one = ":" in sent["actor_type"].replace("::", "")
-    options |= {"actor" if is_one else "actor-type": options.pop("actor-type")}
+    options |= {"actor" if _is_one(sent["actor_type"]) else "actor-type": options.pop("actor-type")}
     given = [f"--{name}={sent[field]}" for name, field in options.items() if sent[field]]
     there = [] if environment.slug == DEFAULT_SLUG else [f"--environment={environment.slug}"]
     return command_line("review_access", *there, *given)

@@ -87,12 +87,16 @@ def test_other_kinds_are_asked_of_the_same_values(admin, version):
     (listed,) = links(page, "Resources")
     assert listed.endswith("?kind=list&actor=User:ann&action=read&resource=Repo")
     (changed,) = links(page, "Changes")
-    assert changed.endswith("?kind=changed&actor=User:ann")
-    assert "Enter a start time or revision" in words(admin.get(changed))
+    assert changed == f"{url('review', version)}?actor_type=User:ann"
+    changes = admin.get(changed)
+    assert "Choose a start time or revision" in words(changes)
+    (of_all,) = links(admin.get(url("ask", version), question(actor="User:*")), "Changes")
+    assert of_all == f"{url('review', version)}?actor_type=User"
+    assert links(changes, "Actions") == [f"{url('ask', version)}?kind=actions&actor=User:ann"]
 
 
 def test_an_empty_form_is_no_mistake(admin, version):
-    for kind in ("authorize", "actions", "list", "who", "changed"):
+    for kind in ("authorize", "actions", "list", "who"):
         said = words(admin.get(url("ask", version), {"kind": kind}))
         assert said.startswith("Fill in the form"), said
 
@@ -224,7 +228,7 @@ def test_actions_are_explained_whatever_they_begin_or_end_with(admin, version, r
     store(repos, fact("has_role", "User:ann", "r", "Doc:d"))
     page = admin.get(url("ask", there), {"kind": "actions", "actor": "User:ann", "resource": "Doc:d"})
     assert words(admin.get(links(page, "Explain")[0])).startswith("Allowed")
-    changed = admin.get(url("ask", there), {"kind": "changed", "actor": "User:ann", "from": "3"})
+    changed = admin.get(url("review", there), {"actor_type": "User:ann", "start": "3"})
     assert words(admin.get(links(changed, "now")[0])).startswith("Allowed")
 
 
@@ -316,36 +320,40 @@ def test_every_value_is_explained_as_well(admin, version):
 def test_what_changed_for_an_actor_is_told_with_why(admin, version, repos):
     remove(repos, fact("has_role", "User:ann", "admin", "Org:o"))
     store(repos, fact("has_role", "User:ann", "writer", "Repo:new"), fact("has_role", "User:cat", "reader", "Repo:new"))
-    found = admin.get(url("ask", version), {"kind": "changed", "actor": "User:ann", "from": "2"})
+    found = admin.get(url("review", version), {"actor_type": "User:ann", "start": "2"})
     said = words(found)
-    assert said.startswith("2 gained, 2 lost User:ann")
-    assert "lost read Org:o" in said and "lost read Repo:b" in said and "gained write Repo:new" in said
+    assert said.startswith("2 gained, 2 lost")
+    for line in ("lost User:ann read Org:o", "lost User:ann read Repo:b", "gained User:ann write Repo:new"):
+        assert line in said
     assert "Repo:a" not in said and "cat" not in said
     before, now = links(found, "before"), links(found, "now")
-    for place, state in enumerate(re.findall(r"\b(lost|gained) (?:read|write) ", said)):
+    for place, state in enumerate(re.findall(r"\b(lost|gained) User:ann (?:read|write) ", said)):
         told = [words(admin.get(each)).split()[0] for each in (before[place], now[place])]
         assert told == (["Allowed", "Denied"] if state == "lost" else ["Denied", "Allowed"])
 
 
 @pytest.mark.parametrize("db", ["postgresql"], indirect=True)
 def test_a_filter_without_visible_characters_filters_nothing(admin, version):
-    lists = question(kind="list", resource="Repo"), question(kind="changed", **{"from": "1", "resource": "Repo"})
-    for fields in lists:
-        shown, filtered = (words(admin.get(url("ask", version), fields | more)) for more in ({}, {"filter": "\0"}))
-        shown, filtered = (re.sub(r"T[0-9:]+Z", "", each.partition("Answered")[0]) for each in (shown, filtered))
-        assert filtered == shown
+    fields = question(kind="list", resource="Repo")
+    shown, filtered = (words(admin.get(url("ask", version), fields | more)) for more in ({}, {"filter": "\0"}))
+    assert filtered.partition("Answered")[0] == shown.partition("Answered")[0]
+    said = words(admin.get(url("review", version), {"start": "1", "filter": "\0"}))
+    assert "Null characters are not allowed." in said
 
 
 def test_what_changed_is_narrowed_filtered_and_paged(admin, version, repos, monkeypatch):
     store(repos, *(fact("has_role", "User:ann", "writer", f"Repo:{n:02}") for n in range(25)))
-    asked = {"kind": "changed", "actor": "User:ann", "from": "2", "to": "3"}
-    assert words(admin.get(url("ask", version), asked)).startswith("50 gained, 0 lost")
-    only = asked | {"action": "write", "resource": "Repo"}
-    assert words(admin.get(url("ask", version), only)).startswith("25 gained, 0 lost")
-    assert words(admin.get(url("ask", version), asked | {"resource": "Org"})).startswith("No changes")
-    assert words(admin.get(url("ask", version), only | {"filter": "Repo:1"})).startswith("10 gained, 0 lost")
+    asked = {"actor_type": "User:ann", "start": "2", "end": "3"}
+    assert words(admin.get(url("review", version), asked)).startswith("50 gained, 0 lost")
+    only = asked | {"action": "write", "resource_type": "Repo"}
+    assert words(admin.get(url("review", version), only)).startswith("25 gained, 0 lost")
+    other = words(admin.get(url("review", version), asked | {"resource_type": "Org"}))
+    assert other.startswith("No access gained or lost")
+    assert words(admin.get(url("review", version), only | {"filter": "Repo:1"})).startswith("10 gained, 0 lost")
+    every = words(admin.get(url("review", version), only | {"filter": "ann"}))
+    assert every.startswith("No results contain"), "the actor of all lines is not searched"
     monkeypatch.setattr("checks.compare.review_walk.PAGE", 20)
-    first = admin.get(url("ask", version), only)
+    first = admin.get(url("review", version), only)
     assert "1 to 20 of 25" in words(first)
     second = admin.get(links(first, "Next")[0])
     assert "21 to 25 of 25" in words(second) and "Repo:24" in words(second)
@@ -354,34 +362,36 @@ def test_what_changed_is_narrowed_filtered_and_paged(admin, version, repos, monk
 
 def test_what_changed_for_all_values_has_exceptions(admin, version, repos):
     store(repos, fact("is_root", "User:ann"))
-    found = words(admin.get(url("ask", version), {"kind": "changed", "actor": "User:ann", "from": "2"}))
+    found = words(admin.get(url("review", version), {"actor_type": "User:ann", "start": "2"}))
     assert found.startswith("1 gained, 0 lost")
-    assert "gained read Repo:*" in found
-    assert "kept read Repo:a" in found and "kept read Repo:p" in found
+    assert "gained User:ann read Repo:*" in found
+    assert "kept User:ann read Repo:a" in found and "kept User:ann read Repo:p" in found
+    assert "Rows marked kept are exceptions" in found
 
 
 def test_another_policy_changes_what_an_actor_may(admin, version, repos):
     publish(repos, POLICY.replace('"reader" if "member" on "organization";', ""))
-    found = words(admin.get(url("ask", version), {"kind": "changed", "actor": "User:ann", "from": "2"}))
-    assert found.startswith("0 gained, 1 lost") and "lost read Repo:b" in found
+    found = words(admin.get(url("review", version), {"actor_type": "User:ann", "start": "2"}))
+    assert found.startswith("0 gained, 1 lost") and "lost User:ann read Repo:b" in found
 
 
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"from": "1000"}, "revision 1000 does not exist yet"),
-        ({"from": "3", "to": "2"}, "is after the end"),
-        ({"from": "yesterday"}, "must be a revision number or a time such as"),
-        ({"actor": "User:*"}, "Enter one actor"),
-        ({"actor": "Usr:ann"}, "The policy has no type `Usr`. Did you mean User?"),
-        ({"resource": "Rpo"}, "The policy has no type `Rpo`. Did you mean Repo?"),
-        ({"actor": "User:nobody"}, "No stored facts mention User:nobody."),
+        ({"start": "1000"}, "revision 1000 does not exist yet"),
+        ({"start": "3", "end": "2"}, "is after the end"),
+        ({"start": "yesterday"}, "must be a revision number or a time such as"),
+        ({"actor_type": "User:*"}, "The id of User must not be *"),
+        ({"actor_type": "Usr:ann"}, "The policy has no type `Usr` (did you mean `User`?"),
+        ({"resource_type": "Rpo"}, "The policy has no type `Rpo` (did you mean `Repo`?"),
+        ({"actor_type": "User:nobody"}, "No stored facts mention User:nobody."),
+        ({"actor_type": "User:anna"}, "No stored facts mention User:anna. Did you mean User:ann?"),
     ],
 )
 def test_changes_that_cannot_be_told_say_why(admin, version, repos, changed, message):
     store(repos, fact("is_public", "Repo:z"))
-    asked = {"kind": "changed", "actor": "User:ann", "from": "2", **changed}
-    said = words(admin.get(url("ask", version), asked))
+    asked = {"actor_type": "User:ann", "start": "2", **changed}
+    said = words(admin.get(url("review", version), asked))
     assert message.replace("`", "").lower() in said.lower()
 
 
@@ -563,8 +573,6 @@ def test_no_command_line_has_what_cannot_be_seen(admin, version, unseen):
         assert found and all(each.startswith("curl ") and each.isprintable() for each in found)
         body = json.loads(split_by_a_shell(found[0])[-1])
         assert action in (body.get("action"), *body.get("constraints", {}).get("action", {}).get("ids", ()))
-    compared = {"kind": "changed", "actor": "User:ann", "from": "1", "action": action}
-    assert copied(admin.get(url("ask", version), compared)) == []
     for sent, has_command in ((action, False), ("read", True)):
         page = admin.get(url("review", version), {"start": "1", "action": sent})
         assert bool(page.context.get("command")) == has_command  # a review of an unknown action is refused
@@ -577,10 +585,8 @@ def test_copies_name_the_version_and_the_moments(admin, version, repos, capsys):
     assert "--policy-version=1" in command and '"policy_version": 1' in curl
     call_command(*shlex.split(command)[1:])
     assert capsys.readouterr().out == "allowed\n"
-    (command,) = copied(
-        admin.get(url("ask", version), {"kind": "changed", "actor": "User:ann", "from": "2", "to": "3"})
-    )
-    assert command == "authz review_access --actor=User:ann --from=2 --to=3"
+    command = admin.get(url("review", version), {"actor_type": "User:ann", "start": "2", "end": "3"}).context["command"]
+    assert command == "authz review_access --from=2 --to=3 --actor=User:ann"
     call_command(*shlex.split(command)[1:])
     assert "- lost    User:ann" in capsys.readouterr().out
     assert copied(admin.post(url("ask", version), question(text=POLICY))) == []
@@ -626,13 +632,15 @@ def test_a_version_that_one_may_not_see_is_not_asked(version):
     person.user_permissions.set(Permission.objects.filter(codename="view_policyversion"))
     client = Client()
     client.force_login(person)
-    for kind in ("authorize", "actions", "list", "who", "changed"):
-        assert client.get(url("ask", version), question(kind=kind, **{"from": "1"})).status_code == 403
+    for kind in ("authorize", "actions", "list", "who"):
+        assert client.get(url("ask", version), question(kind=kind)).status_code == 403
+    assert client.get(url("review", version), {"start": "1"}).status_code == 403
     assert client.post(url("ask", version), question()).status_code == 403
 
 
 def test_asking_changes_nothing(admin, version, repos):
     before = Environment.objects.values_list("offset", "moment").get(pk=version.environment_id)
-    for kind in ("authorize", "actions", "list", "who", "changed"):
-        admin.get(url("ask", version), question(kind=kind, **{"from": "2"}))
+    for kind in ("authorize", "actions", "list", "who"):
+        admin.get(url("ask", version), question(kind=kind))
+    admin.get(url("review", version), {"start": "2", "actor_type": "User:ann"})
     assert Environment.objects.values_list("offset", "moment").get(pk=version.environment_id) == before

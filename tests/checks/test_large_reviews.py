@@ -40,17 +40,17 @@ def fetched(monkeypatch) -> list[int]:
 
 
 def test_what_changed_by_thousands_is_read_in_parts(admin, version, crowd, fetched, monkeypatch):
-    asked = {"kind": "changed", "actor": "User:new", "from": "4", "resource": "Repo"}
-    whole = words(admin.get(url("ask", version), asked))
+    asked = {"actor_type": "User:new", "start": "4", "resource_type": "Repo"}
+    whole = words(admin.get(url("review", version), asked))
     assert whole.startswith(f"{REPOS:,} gained, 0 lost") and f"1 to 100 of {REPOS:,}" in whole
     monkeypatch.setattr("checks.compare.review_walk.SECONDS", -1)  # a chunk a page
     fetched.clear()
-    page = admin.get(url("ask", version), asked)
+    page = admin.get(url("review", version), asked)
     assert sum(fetched) < 4 * FEW, "it reads more than a part"
     seen: list[str] = []
     while True:
         said = words(page)
-        seen += re.findall(r"gained read (Repo:\S+)", said)
+        seen += re.findall(r"gained User:new read (Repo:\S+)", said)
         onwards = links(page, "Next") or links(page, "Continue")
         if not onwards:
             break

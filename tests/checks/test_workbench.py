@@ -141,8 +141,9 @@ def test_who_gained_and_who_lost_is_listed(admin, version, repos):
     assert "Access changes from revision 2 (" in said and "1 gained, 0 lost" in said
     assert "gained User:cat read Repo:b Explain" in said
     page = admin.get(url("review", version), {"start": "2"}).content.decode()
-    (address,) = [unescape(each) for each in re.findall(r'<a href="([^"]+)">Explain</a>', page)]
-    assert 'Allowed allow(User:cat, "read", Repo:b)' in words(admin.get(address))
+    for label, verdict in (("before", "Denied"), ("now", "Allowed")):
+        (address,) = [unescape(each) for each in re.findall(rf'<a href="([^"]+)">{label}</a>', page)]
+        assert f'{verdict} allow(User:cat, "read", Repo:b)' in words(admin.get(address))
     assert "No access gained or lost" in words(admin.get(url("review", version), {"start": "3"}))
     listed = words(admin.get(url("review", version), {"at": "2", "resource_type": "Repo", "action": "write"}))
     assert "1 result" in listed and "has User:bob write Repo:a" in listed
