@@ -16,7 +16,7 @@ from django.utils.safestring import SafeString
 
 from checks.analysis.questions import compared_on_page, without_effect
 from checks.analysis.search import REQUEST_SECONDS, request_solver
-from checks.ask_pages.pages import ask_page, sections, short_address, trouble_of, version_chosen
+from checks.ask_pages.pages import ask_page, questions_about, short_address, trouble_of, version_chosen
 from checks.ask_pages.question import filled, page_url, program_or_none, suggestions
 from checks.compare.preview import preview, previewed
 from checks.compare.review_page import ReviewForm, empty_review_page, review_for_page
@@ -287,11 +287,11 @@ admin.site.unregister(Signature)
 
 @admin.register(Signature)
 class AnsweringFactAdmin(FactAdmin):
-    """The pages of facts. For users who may see policy versions, a value's page also lists what the value may do."""
+    """The pages of facts. For users who may see policy versions, a value's page links to what the value may do."""
 
     def answers(self, request: HttpRequest, environment: Environment, value: Value) -> dict[str, object]:
         may_ask = any(request.user.has_perm(f"authz_policy.{what}_policyversion") for what in ("view", "change"))
-        return {"sections": sections(environment, value, request.GET.dict()) if may_ask else []}
+        return {"questions": questions_about(environment, value) if may_ask else {}}
 
 
 def _piece(name: str, **shown: object) -> dict[str, object]:

@@ -15,7 +15,7 @@ from checks.explain.explain import ExplainedGoal
 from checks.explain.tree import Reason, shown_value
 from facts.history import since_text, until_text
 from facts.pages.browse import value_url
-from facts.wire import Fact, fact_to_json
+from facts.wire import fact_to_json
 from policy.core.clock import short_text_of
 from policy.models import DEFAULT_SLUG
 from policy.moments import Moment
@@ -195,7 +195,7 @@ def _command(asked: PageQuestion, is_any: bool) -> str:
     """Return the command line; empty if it cannot be copied safely, or asks about any value, which it cannot name."""
     if is_any:
         return ""
-    options = [*_environment(asked), *[f"--context={fact_text(fact)}" for fact in asked.context]]
+    options = [*_environment(asked), *[f"--context={fact.noted}" for fact in asked.context]]
     options += [f"--{name.replace('_', '-')}={value}" for name, value in _moment(asked).items()]
     resource = asked.resource.type if asked.kind.name == "list" else _written(asked.resource)
     words = [] if asked.kind.name == "actions" else [asked.action.one]
@@ -224,8 +224,3 @@ def command_line(*words: str) -> str:
 def _environment(asked: PageQuestion) -> list[str]:
     slug = asked.version.environment.slug
     return [] if slug == DEFAULT_SLUG else ["--environment", slug]
-
-
-def fact_text(fact: Fact) -> str:
-    """Return the fact in the command's notation: each argument with its type, in quotes."""
-    return f"{fact.predicate}({', '.join(f'{arg.type}:{json_text(arg.id)}' for arg in fact.args)})"

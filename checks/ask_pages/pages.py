@@ -1,7 +1,7 @@
 """Data for the pages of checks."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -29,26 +29,24 @@ from checks.ask_pages.question import (
     unknown_names,
     unmentioned,
     written,
+    written_action,
 )
 from checks.asking import run
-from checks.asking.question import Asked, Page, Question, allow
+from checks.asking.question import Page, Question
 from checks.asking.snapshot import Snapshot, snapshot, trial
 from checks.errors import QueryTooSlow
 from checks.explain.cases import ANY
 from checks.explain.explain import ExplainedGoal, explain_calls
-from facts.pages.browse import Ability, Answer, QuestionChoice, Section, value_url
 from facts.wire import MAX_ID_BYTES
 from policy import rules
-from policy.active import program_of_version
 from policy.core.clock import time_of
 from policy.core.pagination import Listing, ListPage, key_of, natural_key
-from policy.errors import AuthzError, Cancelled, Unavailable
+from policy.errors import AuthzError, Cancelled
 from policy.language.source import PolicyRejected
 from policy.models import Environment, PolicyVersion
 from policy.moments import Moment
 from policy.pages.highlight import excerpts_of_problems
-from policy.rules.program import Program
-from policy.values import MAX_VERSION, STRING, Value, quoted, whole_number
+from policy.values import MAX_VERSION, Value, whole_number
 
 ShownQuestion = dict[str, object]  # data for templates
 
@@ -211,107 +209,34 @@ def _session(asked: PageQuestion) -> AbstractContextManager[Snapshot]:
 
 
 # ---- about --------------------------------------------------------------------------------------------------------
-# The questions on the page of a value: what it may do, and who may do what to it. Only the chosen one is run.
-
-COUNTED = 1_000  # answers; the page does not count further
-SHOWN = 12  # answers listed on the page
-MAY, WHO = "may", "who"
+# The questions on the page of a value.
 
 
-def sections(environment: Environment, value: Value, chosen: Mapping[str, str]) -> list[Section]:
-    """Return the questions that the active policy can answer about the value, with the answer to the chosen one."""
-    version = environment.policy_version_id
-    try:
-        program = program_of_version(version)
-    except AuthzError:
-        return []
+def questions_about(environment: Environment, value: Value) -> dict[str, list[tuple[str, list[Link]]]]:
+    """Return links to lists of what a value may do, and of who may do what to it, by the active policy.
+
+    Each heading has rows with a type of resources, which is empty if the value is the resource, and its actions.
+    """
+    version = environment.policy_version
+    program = program_or_none(version) if version else None
     if version is None or program is None or value.type not in program.types:
-        return []
-    page = _Page(environment, version, program, value, chosen)
-    found = (
-        Section("Resources it can access", MAY, tuple(page.may())),
-        Section("Actors with access", WHO, tuple(page.who())),
-    )
-    return [section for section in found if section.abilities]
+        return {}
+    text, own = written(value), program.types[value.type]
 
+    def link(action: str, **fields: str) -> Link:
+        return Link(action, page_url("ask", version.pk, asked_again({"action": written_action(action), **fields})))
 
-class _Page:
-    def __init__(
-        self, environment: Environment, version: int, program: Program, value: Value, chosen: Mapping[str, str]
-    ):
-        self.environment = environment
-        self.version = version
-        self.program = program
-        self.value = value
-        self.chosen = chosen
-        self.text = value.noted
-
-    def may(self) -> Iterator[Ability]:
-        """Yield the questions about what the value may do, by resource type; none if it is not an actor."""
-        if self.program.types[self.value.type].kind != "actor":
-            return
-        for name, known in sorted(self.program.types.items()):
-            if known.permissions:
-                is_chosen = self.chosen.get(MAY) == name
-                choices = tuple(self._choice(action, is_chosen, may=name) for action in known.permissions)
-                action = next((each.name for each in choices if each.is_chosen), None)
-                yield Ability(name, choices, None if action is None else self._resources(name, action))
-
-    def who(self) -> Iterator[Ability]:
-        """Yield the questions about who may do what to the value; none if its type has no permissions."""
-        actions = self.program.types[self.value.type].permissions
-        if actions:
-            choices = tuple(self._choice(action, WHO in self.chosen, who="") for action in actions)
-            action = next((each.name for each in choices if each.is_chosen), None)
-            yield Ability("", choices, None if action is None else self._actors(action))
-
-    def _choice(self, action: str, is_open: bool, **section: str) -> QuestionChoice:
-        url = value_url(self.environment.slug, self.value, **section, action=action)
-        return QuestionChoice(action, url, is_open and self.chosen.get("action") == action)
-
-    def _resources(self, type_name: str, action: str) -> Answer:
-        asked = {"actor": self.text, "action": action, "resource": type_name}
-        actor = Asked.of(self.value)
-        question = allow(actor, Asked(STRING, (action,)), Asked(type_name), ("resource",))
-        url = page_url("ask", self.version, {"kind": "list", **asked})
-        return self._answer(lambda counted: f"Can {action}: {counted or 'none'}.", url, {type_name: question})
-
-    def _actors(self, action: str) -> Answer:
-        resource, name = Asked.of(self.value), Asked(STRING, (action,))
-        types = [each for each, known in sorted(self.program.types.items()) if known.kind == "actor"]
-        questions = {each: allow(Asked(each), name, resource, ("actor",)) for each in types}
-        url = page_url("ask", self.version, {"kind": "who", "action": action, "resource": self.text})
-        return self._answer(lambda counted: f"Can {action}: {counted or 'nobody'}.", url, questions)
-
-    def _answer(self, sentence: Callable[[str], str], url: str, questions: Mapping[str, Question]) -> Answer:
-        """Return the number of answers, and the first ones."""
-        found: dict[str, list[str | None]] = {}
-        unfinished: set[str] = set()
-        try:
-            with snapshot(self.environment.pk, self.version, (), frozenset()) as session:
-                for name, question in questions.items():
-                    rows = session.first_answers(question, COUNTED + 1)  # some perhaps repeated
-                    found[name] = sorted({row[0] for row in rows}, key=natural_key)
-                    if len(rows) > COUNTED:
-                        unfinished.add(name)
-        except (AuthzError, Unavailable) as reason:
-            return Answer(url, trouble=reason.message)
-        counts = ", ".join(_counted(name, ids, name in unfinished) for name, ids in found.items() if ids)
-        first = [
-            (name, text, value_url(self.environment.slug, Value(name, text)))
-            for name, ids in found.items()
-            for text in ids[:SHOWN]
-            if text is not None
+    found: dict[str, list[tuple[str, list[Link]]]] = {}
+    if own.kind == "actor":
+        found["Resources it can access"] = [
+            (name, [link(action, kind="list", actor=text, resource=name) for action in each.permissions])
+            for name, each in sorted(program.types.items())
+            if each.permissions
         ]
-        every = sum(len(ids) - (None in ids) for ids in found.values())
-        is_cut = bool(unfinished) or every > len(first[:SHOWN])
-        return Answer(url, sentence(counts), tuple(first[:SHOWN]), is_cut)
-
-
-def _counted(name: str, ids: list[str | None], is_unfinished: bool) -> str:
-    if None in ids:
-        return f"every {name}"
-    return f"{'at least ' if is_unfinished else ''}{len(ids):,} of type {name}"
+    if own.permissions:
+        actions = [link(action, kind="who", resource=text) for action in own.permissions]
+        found["Actors with access"] = [("", actions)]
+    return found
 
 
 # ---- pages --------------------------------------------------------------------------------------------------------
@@ -474,14 +399,8 @@ class _Shown(NamedTuple):
 def _answer(fields: PageFields, version: int, column: str, answer: Value, slug: str) -> _Shown:
     changed = {column: written(answer)}
     if column == "action":
-        changed = {column: "*" if answer.id == ANY else _action(answer.id)}
+        changed = {column: written_action(answer.id)}
     why = page_url("ask", version, asked_again(fields, kind="authorize", **changed))
     if answer.id == ANY:
         return _Shown("", "action" if column == "action" else answer.type, why)
     return _Shown(answer.id if column == "action" else value_html(answer, slug), "", why)
-
-
-def _action(name: str) -> str:
-    """Return an action in its field's notation: in quotes if the field would trim or misread it otherwise."""
-    is_mistaken = name.startswith('"') or name == "*"
-    return quoted(name) if is_mistaken or name != name.strip() or len(name.splitlines()) > 1 else name

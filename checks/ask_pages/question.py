@@ -13,7 +13,6 @@ from checks.asking.advice import Unknown, Untyped, typed_values, unknown_in_ques
 from checks.asking.question import Asked, Question, allow
 from checks.asking.snapshot import Snapshot
 from checks.explain.cases import ANY
-from checks.explain.tree import is_plain
 from facts import wire
 from facts.keyset_pages import MentionedAsOf, known_ids
 from facts.wire import Argument, Fact, fact_from_text, pattern_from_text, value_from_text
@@ -22,11 +21,12 @@ from policy.core import clock
 from policy.core.clock import text_of
 from policy.core.pagination import digest_of
 from policy.errors import AuthzError, MalformedRequest
+from policy.language.source import spelled_out
 from policy.models import PolicyVersion
 from policy.moments import AsOf, Moment, as_of_from_text, moment_of
 from policy.rules.declarations import nearest
 from policy.rules.program import Program
-from policy.values import LAST_REVISION, PRIMITIVES, STRING, Value
+from policy.values import LAST_REVISION, PRIMITIVES, STRING, Value, quoted
 
 # ---- Short and readable URLs by which pages link to each other ----------------------------------------------------
 # /admin/policy/policyversion/3/ask/?kind=authorize&actor=User:ann&action=read&resource=Repo:acme/anvil
@@ -52,15 +52,20 @@ def page_url(name: str, version: int | None, fields: Mapping[str, str] | None = 
 
 def written(value: Value) -> str:
     """Return the value in the notation of fields and commands: `User:ann`, `User:"ann b."`; `User:*` is any."""
-    if value.id == ANY:
-        return f"{value.type}:*"
-    return f"{value.type}:{value.id if is_plain(value.id) else json_text(value.id)}"
+    return f"{value.type}:*" if value.id == ANY else value.noted
+
+
+def written_action(name: str) -> str:
+    """Return an action in the notation of its field: in quotes if it would be trimmed or misread otherwise."""
+    if name == ANY:
+        return "*"
+    is_plain = name == name.strip() and not name.startswith('"') and len(name.splitlines()) == 1
+    return name if is_plain else quoted(name)
 
 
 def json_text(value: object) -> str:
     """Return JSON with invisible characters escaped, so that nothing hides in what is copied to a terminal."""
-    text = json.dumps(value, ensure_ascii=False)
-    return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in text)
+    return spelled_out(json.dumps(value, ensure_ascii=False))
 
 
 # ---- The question in a page's URL: kinds, fields, and their meaning -----------------------------------------------

@@ -22,6 +22,7 @@ from checks.ask_pages.question import (
     tabs,
     unmentioned,
     written,
+    written_action,
 )
 from checks.asking import run
 from checks.asking.snapshot import Snapshot, snapshot
@@ -285,7 +286,7 @@ def _shown_line(line: Access, moments: Sequence[Moment], asked: Sequence[AsOf | 
 def _why_url(line: Access, moment: Moment, asked: AsOf | None) -> str:
     """Return the URL of the line's explanation as of a moment."""
     about = {"kind": "authorize", "actor": written(line.actor), "resource": written(line.resource)}
-    about |= {"action": "*" if line.action.id == ANY else shown_action(line.action)}
+    about |= {"action": written_action(line.action.id)}
     return page_url("ask", moment.version, asked_again(about, **moment_fields(asked, moment)))
 
 

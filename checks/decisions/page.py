@@ -14,8 +14,7 @@ from django.urls import reverse
 
 import checks.authzen.views
 import checks.urls
-from checks.ask_pages.links import fact_text
-from checks.ask_pages.question import NAMES, as_of_asked, json_text, page_url, query_of, written
+from checks.ask_pages.question import NAMES, as_of_asked, json_text, page_url, query_of, written, written_action
 from checks.asking.question import Asked, Question
 from checks.compare.differences import AskedTogether
 from checks.decisions.log import EVENTS, LogLine, is_denial, line_of_text, shown
@@ -24,6 +23,7 @@ from policy.core.clock import microseconds_of, text_of
 from policy.core.config import STANDARD_OUTPUT, settings
 from policy.core.pagination import Cursor, Listing, digest_of, key_of
 from policy.errors import AuthzError, Unavailable
+from policy.language.source import spelled_out
 from policy.models import Environment, PolicyVersion
 from policy.values import Value
 
@@ -318,14 +318,15 @@ def _event_text(line: LogLine) -> str:
 def explain_url(line: LogLine, question: Question, version_key: int) -> str:
     """Return the URL of the page that explains the question as of then; empty if no page can."""
     parts, kind = parts_of(question), _KINDS.get(question.outs)
-    context = "\n".join(map(fact_text, question.context))
+    context = "\n".join(fact.noted for fact in question.context)
     if not parts or kind is None or len(context) > _LONGEST_CONTEXT or line.context_facts_left_out:
         return ""
     if any(asked.ids is not None and len(asked.ids) != 1 for asked in parts):
         return ""
     actor, action, resource = parts
     fields = {
-        "kind": kind, "actor": _field(actor), "action": action.one if action.ids else "", "resource": _field(resource),
+        "kind": kind, "actor": _field(actor), "action": written_action(action.one) if action.ids else "",
+        "resource": _field(resource),
         "context": context, "revision": "" if line.revision is None else str(line.revision),
     }  # fmt: skip
     return page_url("ask", version_key, {name: fields[name] for name in NAMES if name in fields})
@@ -339,12 +340,11 @@ def _line_page(line: LogLine) -> dict[str, object]:
     versions = PolicyVersion.objects.filter(environment=line.environment, number=line.policy_version or 0)
     key = versions.values_list("pk", flat=True).first()
     body = json.dumps(line.question, indent=2, ensure_ascii=False)
-    visible = "".join(each if each.isprintable() or each == "\n" else json.dumps(each)[1:-1] for each in body)
     asked = given_by_line(line).questions[:_MOST_LINKS] if key else ()
     links = [(str(AskedTogether((each,))), explain_url(line, each, key or 0)) for each in asked]
     return {
         "row": _row(line, key),
-        "question": _cut(visible, _LONGEST_BODY),
+        "question": _cut(spelled_out(body, "\n"), _LONGEST_BODY),
         "answer": json_text(line.answer),
         "links": [each for each in links if each[1]],
         "replays": [] if line.is_event else [("Then", _replayed(line, False)), ("Now", _replayed(line, True))],

@@ -13,14 +13,13 @@ from checks.explain.cases import ANY, Case, Goal, RuleBindings, RuleCondition, v
 from checks.explain.search import ByFact, ByRule, Proof, ProofStep, Unexplained, first_bindings, proof_of, values_of
 from facts.history import ValidityPeriod, latest_periods
 from facts.models import COLUMNS, Row
-from policy.language.source import NOWHERE, spelled_out
+from policy.language.source import NOWHERE
 from policy.rules.program import Atom, Compare, Literal, Member, Not, Now, Program, Rule, Signature, Term, Var
-from policy.values import BOOLEAN, INTEGER, STRING, Value, quoted
+from policy.values import INTEGER, Value
 
 MAX_DEPTH = 100  # levels of a proof; many JSON parsers reject much deeper nesting
 MAX_REASONS = 1_000
 MAX_RULE_TEXT = 400  # characters of a rule to show
-_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./@+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,24 +170,10 @@ def named_bindings(case: Case, bindings: RuleBindings) -> tuple[tuple[str, Value
 
 
 def shown_value(value: Value | None) -> str:
-    """Return the value in Polar notation: `User:ann`, `"reader"`, 3; `Repo:_` is any Repo, `_` is unknown.
-
-    Invisible characters are escaped: an id may have any, also such as move a terminal's cursor.
-    """
+    """Return the value in the notation of facts: `User:ann`, `"reader"`, 3; `Repo:_` is any Repo, `_` is unknown."""
     if value is None:
         return "_"
-    if value.id == ANY:
-        return f"{value.type}:_"
-    if value.type == STRING:
-        return spelled_out(quoted(value.id))
-    if value.type in (INTEGER, BOOLEAN):
-        return value.id
-    return f"{value.type}:{value.id if is_plain(value.id) else spelled_out(quoted(value.id))}"
-
-
-def is_plain(text: str) -> bool:
-    """Return whether an id needs no quotes, wherever it appears."""
-    return _PLAIN.issuperset(text) and text != "_"
+    return f"{value.type}:_" if value.id == ANY else value.noted
 
 
 def shown_atom(predicate: str, args: tuple[Value | None, ...]) -> str:

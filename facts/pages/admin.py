@@ -85,7 +85,7 @@ class FactAdmin(admin.ModelAdmin):
         return asked
 
     def answers(self, request: HttpRequest, environment: Environment, value: Value) -> Mapping[str, object]:
-        """Return what a value may do, and who may do what to it: the app above overrides this."""
+        """Return links to what a value may do, and who may do what to it: the app above overrides this."""
         return {}
 
     # ---- changing ---------------------------------------------------------------------------------------------

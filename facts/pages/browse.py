@@ -396,48 +396,8 @@ def _types(asked: Narrowed) -> dict[int, list[str]]:
     return {environment_id: sorted(names) for environment_id, names in found.items()}
 
 
-# ---- abilities ----------------------------------------------------------------------------------------------------
-# Checks that the page of a value offers. They are expensive, so only the chosen one is run.
-
-NamedAbility = tuple[str, str, str]  # a type, an id, and the URL of that value's page
-
-
-@dataclass(frozen=True)
-class Answer:
-    """The result of the chosen check, and the URL of the page that repeats and explains it."""
-
-    ask_url: str
-    told: str = ""
-    first: tuple[NamedAbility, ...] = ()
-    is_cut: bool = False
-    trouble: str = ""
-
-
-@dataclass(frozen=True)
-class QuestionChoice:
-    name: str
-    url: str
-    is_chosen: bool = False
-
-
-@dataclass(frozen=True)
-class Ability:
-    """Checks that differ only in their action, about resources of one type or about this value."""
-
-    what: str
-    choices: tuple[QuestionChoice, ...]
-    answer: Answer | None = None
-
-
-@dataclass(frozen=True)
-class Section:
-    title: str
-    name: str  # its anchor on the page
-    abilities: tuple[Ability, ...]
-
-
 # ---- value --------------------------------------------------------------------------------------------------------
-# The page of a value: every fact that mentions it, and checks of what it may do and who may do what to it.
+# The page of a value: every fact that mentions it.
 
 COUNTED = 10_000  # facts counted in each column; beyond it, the page says "more than"
 

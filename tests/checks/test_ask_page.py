@@ -381,7 +381,7 @@ def test_another_policy_changes_what_an_actor_may(admin, version, repos):
         ({"start": "1000"}, "revision 1000 does not exist yet"),
         ({"start": "3", "end": "2"}, "is after the end"),
         ({"start": "yesterday"}, "must be a revision number or a time such as"),
-        ({"actor_type": "User:*"}, "The id of User must not be *"),
+        ({"actor_type": "User:*"}, "The id of User: must not be *"),
         ({"actor_type": "Usr:ann"}, "The policy has no type `Usr` (did you mean `User`?"),
         ({"resource_type": "Rpo"}, "The policy has no type `Rpo` (did you mean `Repo`?"),
         ({"actor_type": "User:nobody"}, "No stored facts mention User:nobody."),

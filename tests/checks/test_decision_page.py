@@ -179,6 +179,13 @@ def test_a_row_leads_to_its_explanation_as_of_then(logged, admin, repos):
     assert (of_list["kind"], of_list["resource"]) == (["list"], ["Repo"])
 
 
+def test_an_action_with_spaces_is_explained_as_it_was_asked(admin, logged, repos):
+    repos.post("/authorize", about("User:ann", "Repo:a", action=" read"))
+    lines(logged)
+    said = admin.get(link(admin, {"text": '" read"'}, "Explain")).content.decode()
+    assert "Denied" in said and "the policy has no action" in said.lower()
+
+
 def test_a_line_is_replayed(logged, admin, repos):
     line = link(admin, {"text": '"page_size"'}, r"\d{4}")
     before = " ".join(admin.get(line).content.decode().split())

@@ -21,7 +21,7 @@ from facts.store import Deletes, Inserts
 from facts.wire import READERS, Argument, Fact, FactPattern
 from policy.core.clock import microseconds_of, now
 from policy.models import Revision
-from policy.values import Value
+from policy.values import Value, quoted
 from tests.checks.conftest import POLICY, publish
 from tests.facts.test_history_pages import person
 from tests.facts.test_walk import HOSTILE, fact
@@ -30,6 +30,7 @@ from tests.waiting import do_before
 pytestmark = pytest.mark.one_database
 
 PAGE, VALUE = "/admin/facts/signature/", "/admin/facts/value/"
+ACTIONS = {"Org": ("read",), "Repo": ("read", "write")}  # of the policy
 LATER = "2096-12-01T00:30:00Z"
 
 
@@ -186,58 +187,37 @@ def repos(api):
     return api.environment
 
 
-def answer(page):
-    (found,) = [each.answer for one in page.context["sections"] for each in one.abilities if each.answer]
-    return found
-
-
-def test_a_question_is_asked_where_it_is_chosen(staff, repos):
-    ann = {"environment": "default", "type": "User", "id": "ann"}
-    page = staff.get(VALUE, ann)
-    assert not [each.answer for one in page.context["sections"] for each in one.abilities if each.answer]
-    (address,) = [href for href in links(text_of(page)) if "may=Repo" in href and "action=read" in href]
-    found = answer(staff.get(address))
-    assert found.told == "Can read: 3 of type Repo." and [text for _, text, _ in found.first] == ["a", "b", "p"]
-    assert found.ask_url.endswith("/ask/?kind=list&actor=User:ann&action=read&resource=Repo")
-    assert staff.get(found.ask_url).status_code == 200
-    assert answer(staff.get(VALUE, ann | {"may": "Repo", "action": "write"})).told == "Can write: none."
-    root = answer(staff.get(VALUE, ann | {"id": "root", "may": "Repo", "action": "read"}))
-    assert root.told == "Can read: every Repo."
-
-
-def test_who_may_do_what_to_a_resource(staff, repos):
-    asked = {"environment": "default", "type": "Repo", "id": "a", "who": "", "action": "read"}
-    found = answer(staff.get(VALUE, asked))
-    assert found.told == "Can read: 3 of type User."
-    assert [text for _, text, _ in found.first] == ["ann", "bob", "root"]
-    assert found.ask_url.endswith("/ask/?kind=who&action=read&resource=Repo:a")
-    assert answer(staff.get(VALUE, asked | {"id": "b", "action": "write"})).told == "Can write: nobody."
-    assert staff.get(found.first[0][2]).status_code == 200
-
-
-def test_answers_that_several_facts_give_are_counted_once_and_never_too_low(staff, repos, monkeypatch):
-    """Statements return no more than a few answers, some of them twice: ann is a reader and a writer of each."""
-    roles = [
-        fact("has_role", "User:ann", f"String:{role}", f"Repo:r{n}") for n in range(9) for role in ("reader", "writer")
+def test_a_value_leads_to_what_it_may_do_and_who_may_do_what_to_it(staff, repos):
+    page = staff.get(VALUE, {"environment": "default", "type": "User", "id": "ann"})
+    asked = [href for href in links(text_of(page)) if "/ask/" in href]
+    assert [href.partition("?")[2] for href in asked] == [
+        f"kind=list&actor=User:ann&action={action}&resource={name}"
+        for name in ("Org", "Repo")
+        for action in ACTIONS[name]
     ]
-    insert(repos, *roles)
-    asked = {"environment": "default", "type": "User", "id": "ann", "may": "Repo", "action": "read"}
-    assert answer(staff.get(VALUE, asked)).told == "Can read: 12 of type Repo."
-    monkeypatch.setattr("checks.ask_pages.pages.COUNTED", 10)
-    assert answer(staff.get(VALUE, asked)).told.startswith("Can read: at least ")
+    said = text_of(staff.get(next(href for href in asked if href.endswith("action=read&resource=Repo"))))
+    assert "3 resources" in said and all(f"Repo</span>:{text}" in said for text in "abp")
+    page = staff.get(VALUE, {"environment": "default", "type": "Repo", "id": "a"})
+    asked = [href for href in links(text_of(page)) if "/ask/" in href]
+    assert [href.partition("?")[2] for href in asked] == [
+        f"kind=who&action={each}&resource=Repo:a" for each in ACTIONS["Repo"]
+    ]
+    assert "3 actors" in text_of(staff.get(asked[0]))
+
+
+@pytest.mark.parametrize("action", [" read", '"read"', "re\nad", "a&b=c#d"])
+def test_questions_about_a_value_are_right_whatever_the_action_is_made_of(staff, api, action):
+    declared = f"permissions = [{quoted(action)}]; {quoted(action)} if is_public(resource);"
+    publish(api, f"actor User {{}} resource Doc {{ {declared} }}")
+    insert(api.environment, fact("is_public", "Doc:d 1"))
+    page = staff.get(VALUE, {"environment": "default", "type": "Doc", "id": "d 1"})
+    (address,) = [href for href in links(text_of(page)) if "/ask/" in href]
+    assert "Every User" in text_of(staff.get(address))
 
 
 def test_questions_want_the_permission_to_view_policies(repos):
-    asked = {"environment": "default", "type": "Repo", "id": "a", "who": "", "action": "read"}
-    assert person("view_signature").get(VALUE, asked).context["sections"] == []
-
-
-@pytest.mark.parametrize("asked", [{"may": "Nothing", "action": "read"}, {"may": "Repo", "action": "{}"}, {"who": ""}])
-def test_questions_that_there_are_not(staff, repos, asked):
-    page = staff.get(VALUE, {"environment": "default", "type": "User", "id": "ann"} | asked)
-    assert page.status_code == 200 and not [
-        each.answer for one in page.context["sections"] for each in one.abilities if each.answer
-    ]
+    asked = {"environment": "default", "type": "Repo", "id": "a"}
+    assert person("view_signature").get(VALUE, asked).context["questions"] == {}
 
 
 # ---- completion --------------------------------------------------------------------------------------------------
