@@ -9,9 +9,9 @@ from django.http import HttpRequest
 from django.urls import reverse
 
 from facts import history
-from facts.history import Entry, FactChange, History, HistoryKey, latest_periods, minute, since_text, until_text
+from facts.history import History, HistoryKey, latest_periods, minute, since_text, until_text
 from facts.models import COLUMNS, Row, Signature
-from facts.pages.browse import browse_url, end_of, fact_url, timeline_url, value_url
+from facts.pages.browse import browse_url, fact_url, timeline_url, value_url
 from facts.read import fact_of_row, read_snapshot
 from facts.wire import Argument
 from policy.core.clock import microseconds_of, now
@@ -48,24 +48,6 @@ class Step:
     difference_url: str = ""
 
 
-@dataclass(frozen=True)
-class FactLine:
-    """A fact on a page: whether it was inserted, its expiry, and the URL of its own history."""
-
-    changed: FactChange
-    is_inserted: bool
-    end: str
-    url: str
-
-
-@dataclass(frozen=True)
-class Happened:
-    """A revision, and what it did to the facts that a page is about."""
-
-    step: Step
-    facts: tuple[FactLine, ...] = ()
-
-
 # ---- an environment ----------------------------------------------------------------------------------------------
 
 
@@ -82,7 +64,7 @@ def timeline(request: HttpRequest, environment: Environment, may_view_policies: 
     earlier = [*page.rows[1:], earlier_than(page.rows[-1])] if page.rows else []
     return {
         "environment": environment,
-        "happened": [Happened(step_of(*each, may_view_policies)) for each in zip(page.rows, earlier)],
+        "happened": [(step_of(*each, may_view_policies), None) for each in zip(page.rows, earlier)],
         "pager": page.pager(_REVISIONS, lambda each: each.number, partial(timeline_url, environment.pk)),
     }
 
@@ -122,7 +104,6 @@ def revision_page(request: HttpRequest, revision: Revision, may_view_policies: b
     """Return a revision's author and time, and a page of its changes."""
     after = _after(request)
     found = history.of_revision(revision.environment_id, revision.number, FACTS, after)
-    facts = fact_lines(found.entries[0]) if found.entries else ()
     numbers = Revision.objects.filter(environment=revision.environment_id).values_list("number", flat=True)
     following = numbers.filter(number__gt=revision.number).order_by("number").first()
     previous = numbers.filter(number__lt=revision.number).order_by("-number").first()
@@ -130,21 +111,13 @@ def revision_page(request: HttpRequest, revision: Revision, may_view_policies: b
         "environment": revision.environment,
         "revision": revision,
         "step": step_of(revision, earlier_than(revision), may_view_policies),
-        "facts": facts,
+        "entry": found.entries[0] if found.entries else None,
         "is_known": revision.number > found.horizon,
         "horizon": found.horizon,
         "pager": _pager(f"{revision_url(revision)}?", after, found),
         "previous_url": _revision_url(revision.environment_id, previous),
         "following_url": _revision_url(revision.environment_id, following),
     }
-
-
-def fact_lines(entry: Entry) -> tuple[FactLine, ...]:
-    return tuple(
-        FactLine(each, is_inserted, end_of(each.fact), fact_url(each.row, len(each.fact.args)))
-        for is_inserted, changes in ((True, entry.inserted), (False, entry.deleted))
-        for each in changes
-    )
 
 
 # ---- facts ---------------------------------------------------------------------------------------------------------
@@ -188,9 +161,7 @@ def value_page(
 def _shown(here: str, after: HistoryKey | None, found: History, may_view_policies: bool) -> dict[str, object]:
     """Return what all pages of the history of facts show; `here` is the URL of the first page."""
     return {
-        "happened": [
-            Happened(step_of(each.revision, None, may_view_policies), fact_lines(each)) for each in found.entries
-        ],
+        "happened": [(step_of(each.revision, None, may_view_policies), each) for each in found.entries],
         "horizon": found.horizon,
         "pager": _pager(f"{here}&", after, found),
     }

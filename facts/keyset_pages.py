@@ -13,7 +13,7 @@ from facts.numbering import Numbered, signature_numbers
 from facts.read import fact_of_row, places_of
 from facts.table import IDS, KEY, distinct_ids, fact_table, fetch, held, lasting, of_signatures, select
 from facts.wire import Fact
-from policy.core.pagination import Listing
+from policy.core.pagination import Cursor, Listing
 from policy.moments import Moment
 from policy.rules import program
 
@@ -87,6 +87,10 @@ class SearchColumn:
         return self.kind.pk, self.position
 
     @property
+    def name_in_urls(self) -> str:
+        return f"{self.kind.pk}.{self.position}"
+
+    @property
     def order(self) -> tuple[str, ...]:
         """Return the columns by which its facts are sorted."""
         return ORDERS[self.name]
@@ -111,6 +115,9 @@ def search_columns(kinds: Iterable[Signature], ids: IdRange = EVERY, type_name: 
 # ---- pages ---------------------------------------------------------------------------------------------------------
 
 
+MARKS = "facts"  # what the cursors of facts are of
+
+
 class Mark(NamedTuple):
     """The position of a fact on a walk: its column, and its row."""
 
@@ -132,6 +139,10 @@ class PagedFact:
     @property
     def mark(self) -> Mark:
         return Mark(self.column.key, self.row)
+
+    @property
+    def token(self) -> str:
+        return Cursor(MARKS, self.mark).token
 
 
 def listing(walk: Sequence[SearchColumn]) -> Listing[PagedFact]:

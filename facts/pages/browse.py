@@ -1,9 +1,8 @@
 """The page that lists and searches facts, and the page of a value."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import groupby
 from types import MappingProxyType
 from urllib.parse import urlencode
 
@@ -14,6 +13,7 @@ from django.urls import reverse
 from facts.accept import MOST_TOLD, stored_names, unaccepted_of, unused_signatures
 from facts.history import minute
 from facts.keyset_pages import (
+    MARKS,
     PAGE,
     Count,
     IdRange,
@@ -31,12 +31,12 @@ from facts.keyset_pages import (
 from facts.models import Signature, types_of_text
 from facts.wire import Fact
 from policy.active import active_program
-from policy.core.pagination import Cursor, ListPage, Pager, key_of, natural_key
+from policy.core.pagination import ListPage, Pager, key_of, natural_key
 from policy.errors import AuthzError
 from policy.models import Environment
 from policy.rules.program import Program
 from policy.rules.types import PLACE
-from policy.values import PRIMITIVES, Value
+from policy.values import Value
 
 # ---- URLs ---------------------------------------------------------------------------------------------------------
 
@@ -164,78 +164,12 @@ def narrowed(sent: Mapping[str, str]) -> Narrowed:
     return Narrowed(form, fitting, asked["environment"], **words, begins=asked["match"] == BEGINS)
 
 
-# ---- listing ------------------------------------------------------------------------------------------------------
-# Facts as pages show them: grouped by signature, one per line, with a link from every value to its page.
-
-
-@dataclass(frozen=True)
-class ListingCell:
-    value: Value
-    url: str
-    is_here: bool = False  # whether the page is about this value
-
-    @property
-    def is_name(self) -> bool:
-        """Return whether the value is of a primitive type, such as the role that relates the other arguments."""
-        return self.value.type in PRIMITIVES
-
-
-@dataclass(frozen=True)
-class ListingLine:
-    fact: Fact
-    cells: tuple[ListingCell, ...]
-    end: str
-    token: str
-    history_url: str
-
-
-@dataclass(frozen=True)
-class ListingColumn:
-    type: str
-    url: str
-    is_here: bool = False
-
-
-@dataclass(frozen=True)
-class FactGroup:
-    """Consecutive facts of one signature. On the page of a value, `is_here` marks the column of the value."""
-
-    kind: Signature
-    url: str
-    columns: tuple[ListingColumn, ...]
-    lines: tuple[ListingLine, ...]
-
-
-def groups(met: Iterable[PagedFact], is_about: Value | None = None, by_column: bool = False) -> list[FactGroup]:
-    found = groupby(met, lambda each: each.column if by_column else each.column.kind)
-    return [_group(list(same), is_about, by_column) for _, same in found]
-
-
-def _group(met: list[PagedFact], is_about: Value | None, by_column: bool) -> FactGroup:
-    column = met[0].column
-    kind, where = column.kind, column.kind.environment_id
-    columns = tuple(
-        ListingColumn(name, browse_url(where, predicate=kind.predicate, type=name), by_column and at == column.position)
-        for at, name in enumerate(kind.signature.types)
-    )
-    lines = tuple(_line(each, is_about) for each in met)
-    return FactGroup(kind, browse_url(where, predicate=kind.predicate), columns, lines)
-
-
-def _line(met: PagedFact, is_about: Value | None) -> ListingLine:
-    fact, slug = met.fact, met.column.kind.environment.slug
-    cells = tuple(ListingCell(value, value_url(slug, value), value == is_about) for value in fact.args)
-    return ListingLine(fact, cells, end_of(fact), Cursor(MARKS, met.mark).token, fact_url(met.row, len(fact.args)))
-
-
 def end_of(fact: Fact) -> str:
     """Return until when a fact is stored; an empty text if it has no expiry."""
     return "" if fact.expires_at is None else f"until {minute(fact.expires_at)}"
 
 
 # ---- pagination --------------------------------------------------------------------------------------------------
-
-MARKS = "facts"  # what the cursors of facts are of
 
 
 def turned(
@@ -302,7 +236,7 @@ def shown(request: HttpRequest) -> dict[str, object]:
         "asked": asked.asked,
         "is_narrowed": bool(asked.asked.keys() - {"environment"}),
         "environment": only_environment(asked),
-        "groups": groups(page.rows),
+        "facts": page.rows,
         "pager": pager,
         "summary": _summary(asked, str(count(walk).facts)),
         "near": _near(asked) if is_searched and not page.rows and not pager.first else [],
@@ -402,25 +336,6 @@ def _types(asked: Narrowed) -> dict[int, list[str]]:
 COUNTED = 10_000  # facts counted in each column; beyond it, the page says "more than"
 
 
-@dataclass(frozen=True)
-class Where:
-    """An argument of a signature that contains the value, and the number of these facts."""
-
-    column: SearchColumn
-    count: Count
-    url: str
-    is_chosen: bool
-
-    @property
-    def kind(self) -> Signature:
-        return self.column.kind
-
-    @property
-    def types(self) -> list[tuple[str, bool]]:
-        """Return the type of each argument, and whether the value is in it."""
-        return [(name, at == self.column.position) for at, name in enumerate(self.kind.signature.types)]
-
-
 def value_asked(request: HttpRequest) -> tuple[Environment, Value] | None:
     """Return the environment and the value that the URL names; None if either is missing or cannot exist."""
     environment = Environment.objects.filter(slug=_plain(request.GET.get("environment", ""))).first()
@@ -439,33 +354,22 @@ def shown_value(request: HttpRequest, environment: Environment, value: Value) ->
     kinds = Signature.objects.select_related("environment").filter(environment=environment)
     fitting = [kind for kind in kinds.order_by("predicate", "types") if value.type in kind.signature.types]
     columns = search_columns(fitting, exactly(value.id), value.type)
-    chosen = next((column for column in columns if _name_of(column) == request.GET.get("in")), None)
+    chosen = next((column for column in columns if column.name_in_urls == request.GET.get("in")), None)
     asked = {"environment": environment.slug, "type": value.type, "id": value.id}
-    asked |= {"in": _name_of(chosen)} if chosen else {}
+    asked |= {"in": chosen.name_in_urls} if chosen else {}
     walk = [chosen] if chosen else columns
     page, pager = turned(request, walk, lambda fields: f"?{urlencode({**asked, **fields})}#facts")
-    numbers = counts(columns, COUNTED)
-    met = [
-        Where(
-            column, number, f"{value_url(environment.slug, value, **{'in': _name_of(column)})}#facts", column == chosen
-        )
-        for column, number in zip(columns, numbers)
-        if number.number
-    ]
+    met = [(column, count) for column, count in zip(columns, counts(columns, COUNTED)) if count.number]
     return {
         "environment": environment,
         "value": value,
         "met": met,
-        "total": Count(sum(each.count.number for each in met), any(each.count.more for each in met)),
-        "chosen": chosen is not None,
-        "groups": groups(page.rows, value, by_column=True),
+        "total": Count(sum(count.number for _, count in met), any(count.more for _, count in met)),
+        "chosen": chosen,
+        "facts": page.rows,
         "pager": pager,
         "here": value_url(environment.slug, value),
         "type_url": browse_url(environment.pk, type=value.type),
         "browse_url": browse_url(environment.pk, type=value.type, id=value.id),
         "history_url": f"{reverse('admin:authz_facts_value_history')}?{request.GET.urlencode()}",
     }
-
-
-def _name_of(column: SearchColumn) -> str:
-    return f"{column.kind.pk}.{column.position}"

@@ -16,10 +16,10 @@ from django.http import FileResponse, QueryDict
 
 from facts import store
 from facts.accept import EndIsPast, sentences, shape_text
-from facts.keyset_pages import Mark, SearchColumn, every
+from facts.keyset_pages import MARKS, Mark, SearchColumn, every
 from facts.loading import LinesRejected, Loaded, load
 from facts.models import COLUMNS, Row, Signature
-from facts.pages.browse import MARKS, end_of
+from facts.pages.browse import end_of
 from facts.read import fact_of_row
 from facts.store import Deletes, EndsStay, Inserts
 from facts.table import fetch, lasting, select
