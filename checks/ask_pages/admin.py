@@ -184,7 +184,7 @@ class WorkbenchAdmin(PolicyVersionAdmin):
                 found = preview(version.environment_id, text, version.filename or "", asked)
             except AuthzError as reason:
                 trouble = trouble_of(reason)
-        outcome = previewed(found, version.environment.slug) if found else {}
+        outcome = previewed(found) if found else {}
         shown = {"found": found, **outcome, "text": text, "questions": questions}
         shown["lines"] = len(text.splitlines())
         return self._page(request, "preview", version, **shown, **trouble)
@@ -197,7 +197,7 @@ class WorkbenchAdmin(PolicyVersionAdmin):
             )
         except AuthzError:  # the page says so itself
             return {}
-        return {"found": found, **previewed(found, version.environment.slug, _EDITOR_FLIPS)}
+        return {"found": found, **previewed(found, _EDITOR_FLIPS)}
 
     # ---- beside the editor ------------------------------------------------------------------------------------------
 
@@ -222,9 +222,7 @@ class WorkbenchAdmin(PolicyVersionAdmin):
                 )
             active = active_version(sent["environment"].pk)
             whole = page_url("preview", active.pk) if active else ""
-            return _piece(
-                "editor_change", found=found, whole=whole, **previewed(found, sent["environment"].slug, _EDITOR_FLIPS)
-            )
+            return _piece("editor_change", found=found, whole=whole, **previewed(found, _EDITOR_FLIPS))
 
         return self._answer(request, fragment)
 

@@ -13,7 +13,6 @@ from checks.asking.question import SMALLEST, Asked, Question
 from checks.explain.cases import ANY
 from checks.explain.explain import ExplainedGoal
 from checks.explain.tree import Reason, shown_value
-from facts.history import since_text, until_text
 from facts.pages.browse import value_url
 from facts.wire import fact_to_json
 from policy.core.clock import short_text_of
@@ -27,55 +26,25 @@ from policy.values import PRIMITIVES, STRING, Value
 _WORDS = re.compile(r'"[^"]*"|(\w+)')  # of a rule, except in quotes
 
 
-@dataclass(frozen=True)
-class ProofLine:
-    """A line of a tree on the page. It opens a list if it has reasons; `closes` are the lists that end after it."""
+def page_lines(goal: ExplainedGoal) -> list[tuple[Reason, range]]:
+    """Return the lines below the page's heading, without the use of the default rule.
 
-    reason: Reason
-    html: SafeString
-    rule_html: SafeString
-    bindings: tuple[tuple[str, SafeString], ...]
-    closes: range
-
-    @property
-    def opens(self) -> bool:
-        return bool(self.reason.because)
-
-    @property
-    def period_text(self) -> str:
-        """Return since when a fact is stored, or until when a missing one was."""
-        period = self.reason.period
-        if period is None:
-            return ""
-        return until_text(period) if self.reason.kind == "missing" else since_text(period)
-
-    @property
-    def period_revision(self) -> int | None:
-        """Return the revision that `period_text` mentions, if that revision is kept."""
-        period = self.reason.period
-        end = period and (period.until if self.reason.kind == "missing" else period.since)
-        return end.revision if end and end.at is not None else None
-
-
-def page_lines(goal: ExplainedGoal, slug: str) -> list[ProofLine]:
-    """Return the lines below the page's heading, without the use of the default rule."""
+    Each opens a list on the page if it has reasons; the range is of the lists that end after it.
+    """
     roots = [each for reason in goal.reasons for each in (reason.because if _is_default(reason) else (reason,))]
     walked = [each for root in roots for each in root.lines()]
     depths = [depth for depth, _ in walked[1:]] + [0]
-    return [_linked_line(reason, range(depth - following), slug) for (depth, reason), following in zip(walked, depths)]
+    return [(reason, range(depth - following)) for (depth, reason), following in zip(walked, depths)]
 
 
 def _is_default(reason: Reason) -> bool:
     return bool(reason.because) and reason.rule is not None and reason.rule.line is None
 
 
-def _linked_line(reason: Reason, closes: range, slug: str) -> ProofLine:
-    html = atom_html(*reason.atom, slug) if reason.atom else highlighted(reason.text)
-    if reason.rule is None:
-        return ProofLine(reason, html, SafeString(), (), closes)
-    words = set(_WORDS.findall(reason.rule.text))
-    mentioned = tuple([(name, value_html(value, slug)) for name, value in reason.bindings if name in words])
-    return ProofLine(reason, html, highlighted(reason.rule.text), mentioned, closes)
+def mentioned(reason: Reason) -> list[tuple[str, Value]]:
+    """Return the bindings of the variables that the text of the reason's rule mentions."""
+    words = set(_WORDS.findall(reason.rule.text)) if reason.rule else set()
+    return [(name, value) for name, value in reason.bindings if name in words]
 
 
 def highlighted(text: str) -> SafeString:

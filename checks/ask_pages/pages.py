@@ -8,10 +8,9 @@ from typing import Any, NamedTuple
 
 from django.http import QueryDict
 from django.urls import reverse
-from django.utils.safestring import SafeString
 
 from checks.analysis.questions import ways_to_allow
-from checks.ask_pages.links import copies, page_lines, question_html, value_html
+from checks.ask_pages.links import copies, page_lines, question_html
 from checks.ask_pages.question import (
     BY_NAME,
     KINDS,
@@ -243,7 +242,6 @@ def questions_about(environment: Environment, value: Value) -> dict[str, list[tu
 # Data for the page of a check: the form, the answer with links to all that it mentions, and links to other pages.
 
 _MOST_VERSIONS = 200
-_NOTHING = {"actor": "No actors", "action": "No actions", "resource": "No resources"}
 PageFields = Mapping[str, str]
 
 
@@ -343,7 +341,7 @@ def _explained(
         "question": question_html(questions, slug),
         "goal_note": "" if is_strange else goal.note,
         "gap": goal.gap,
-        "lines": page_lines(goal, slug),
+        "lines": page_lines(goal),
         "title": f"{'Allowed' if goal.holds else 'Denied'}: {goal.text}",
     }
 
@@ -352,32 +350,29 @@ def _explained(
 
 
 def _listed(asked: PageQuestion, questions: Sequence[Question], found: Listed) -> ShownQuestion:
-    column = asked.kind.column
-    slug, version = asked.version.environment.slug, asked.version.pk
-    again = asked_again(asked.fields, filter=found.filter)
+    version, again = asked.version.pk, asked_again(asked.fields)
     return {
-        "headline": _headline(found, column),
-        "question": question_html(questions, slug) if questions else "",
+        "headline": _headline(found, asked.kind.column),
+        "question": question_html(questions, asked.version.environment.slug) if questions else "",
         "every": found.every,
-        "answers": [_answer(asked.fields, version, column, each.value, slug) for each in found.page.rows],
+        "answers": [(each, _why_url(asked, each.value)) for each in found.page.rows],
         "range": _range(found),
-        "pager": found.page.pager(asked.of, tuple, lambda fields: page_url("ask", version, again | fields)),
+        "pager": found.page.pager(
+            asked.of, tuple, lambda fields: page_url("ask", version, again | {"filter": found.filter} | fields)
+        ),
         "filter": found.filter,
         "is_filterable": bool(found.filter) or not found.is_whole or len(found.page.rows) > 10,
-        "unfiltered": page_url("ask", version, asked_again(asked.fields)),
-        "hidden": list(asked_again(asked.fields).items()),
+        "unfiltered": page_url("ask", version, again),
+        "hidden": list(again.items()),
     }
 
 
 def _headline(found: Listed, column: str) -> str:
     if found.every:
         return " and ".join(f"Every {'action' if column == 'action' else name}" for name in found.every)
-    count = found.total
-    if count is None:
+    if found.total is None:
         return f"More than {max(found.named, 1):,} {column}s"
-    if not count:
-        return _NOTHING[column] if not found.filter else f"No {column}s"
-    return f"{count:,} {column}{'' if count == 1 else 's'}"
+    return f"{f'{found.total:,}' if found.total else 'No'} {column}s" if found.total != 1 else f"1 {column}"
 
 
 def _range(found: Listed) -> str:
@@ -388,19 +383,7 @@ def _range(found: Listed) -> str:
     return f"{found.start:,} to {found.start + found.named - 1:,} of {found.total:,}"
 
 
-class _Shown(NamedTuple):
-    """An answer on the page: one that stands for every value has no text of its own."""
-
-    html: SafeString | str
-    every: str
-    why: str
-
-
-def _answer(fields: PageFields, version: int, column: str, answer: Value, slug: str) -> _Shown:
-    changed = {column: written(answer)}
-    if column == "action":
-        changed = {column: written_action(answer.id)}
-    why = page_url("ask", version, asked_again(fields, kind="authorize", **changed))
-    if answer.id == ANY:
-        return _Shown("", "action" if column == "action" else answer.type, why)
-    return _Shown(answer.id if column == "action" else value_html(answer, slug), "", why)
+def _why_url(asked: PageQuestion, answer: Value) -> str:
+    text = written_action(answer.id) if asked.kind.column == "action" else written(answer)
+    again = asked_again(asked.fields, kind="authorize", **{asked.kind.column: text})
+    return page_url("ask", asked.version.pk, again)

@@ -11,7 +11,7 @@ from checks.explain.cases import ANY
 from facts.accept import printable
 from facts.wire import FactPattern
 from policy.rules.components import reachable
-from policy.rules.declarations import did_you_mean, listed, nearest
+from policy.rules.declarations import instead, nearest
 from policy.rules.program import Atom, Member, Program, TypeDef, types_of
 from policy.values import PRIMITIVES, STRING, Value, quoted
 
@@ -79,7 +79,7 @@ class Unknown(NamedTuple):
     known: tuple[str, ...]  # sorted
 
     def __str__(self) -> str:
-        return f"{self.sentence}{_instead(self.word, list(self.known))}"
+        return f"{self.sentence}{instead(self.word, self.known)}"
 
     @property
     def sentence(self) -> str:
@@ -221,12 +221,6 @@ def _unknown_name(program: Program, predicate: str, terms: Sequence[MaybeTyped],
     known = _known_names(program, predicate, tuple(program.types) if owner is None else (owner,))
     if known is not None and word not in known:
         yield Unknown(naming.noun, word, owner or "", tuple(sorted(known)))
-
-
-def _instead(word: str, names: list[str]) -> str:
-    meant = did_you_mean(word, names)
-    known = f"declared: {listed(names)}" if names else "none are declared"
-    return f" ({meant} {known})" if meant else f" ({known})"
 
 
 # ---- the names that a policy has on a type --------------------------------------------------------------------------

@@ -370,9 +370,9 @@ class FlipGroup:
     rest: Sequence[_Explained]
 
 
-def previewed(found: Preview, slug: str, most: int = _MOST_FLIPS) -> dict[str, object]:
+def previewed(found: Preview, most: int = _MOST_FLIPS) -> dict[str, object]:
     flips = found.flips[:most]
-    explained = [(flip, [(side, page_lines(side, slug)) for side in flip.sides]) for flip in flips]
+    explained = [(flip, [(side, page_lines(side)) for side in flip.sides]) for flip in flips]
     kinds = [(each.tally.flips, (each.kind, _numbers(each), each.extent)) for each in found.kinds]
     failures = excerpts_of_failures(found.draft.program.source, found.draft.report)
     return {

@@ -7,9 +7,8 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from django import forms
-from django.utils.safestring import SafeString
 
-from checks.ask_pages.links import command_line, value_html
+from checks.ask_pages.links import command_line
 from checks.ask_pages.question import (
     REVIEW,
     Link,
@@ -163,14 +162,6 @@ class ReviewForm(forms.Form):
         return sent
 
 
-class ShownLine(NamedTuple):
-    """A line of a review: its state, its values, and the URLs of its explanations by their labels."""
-
-    state: str
-    values: tuple[SafeString | str, ...]
-    whys: Mapping[str, str]
-
-
 def empty_review_page(version: PolicyVersion, sent: Mapping[str, str]) -> dict[str, object]:
     """Return what the page has around a review: links to other pages, and names to fill in."""
     actor, program = sent.get("actor_type", ""), program_or_none(version)
@@ -211,7 +202,7 @@ def review_for_page(version: PolicyVersion, sent: Mapping[str, str]) -> dict[str
         "described": described(moments),
         "is_compared": len(moments) > 1,
         "notes": _unmentioned(version, moments[-1], wanted, fields),
-        "lines": [_shown_line(line, moments, asked, environment.slug) for line in found.lines],
+        "lines": [(line, _whys(line, moments, asked)) for line in found.lines],
         "has_every": any(ANY in (value.id for value in line[1:]) for line in found.lines),
         "has_kept": any(line.state == AccessState.KEPT for line in found.lines),
         "command": _command(environment, sent),
@@ -276,11 +267,10 @@ def _line_to_json(line: Access) -> dict[str, object]:
     return {"state": line.state, "actor": actor, "action": action["id"], "resource": resource}
 
 
-def _shown_line(line: Access, moments: Sequence[Moment], asked: Sequence[AsOf | None], slug: str) -> ShownLine:
+def _whys(line: Access, moments: Sequence[Moment], asked: Sequence[AsOf | None]) -> dict[str, str]:
+    """Return the URLs of the line's explanations as of each moment, by their labels."""
     labels = ["Explain"] if len(moments) == 1 else ["before", "now" if asked[-1] is None else "after"]
-    whys = {label: _why_url(line, moment, when) for label, moment, when in zip(labels, moments, asked)}
-    values = _value_shown(line.actor, slug), shown_action(line.action), _value_shown(line.resource, slug)
-    return ShownLine(line.state, values, whys)
+    return {label: _why_url(line, moment, when) for label, moment, when in zip(labels, moments, asked)}
 
 
 def _why_url(line: Access, moment: Moment, asked: AsOf | None) -> str:
@@ -288,10 +278,6 @@ def _why_url(line: Access, moment: Moment, asked: AsOf | None) -> str:
     about = {"kind": "authorize", "actor": written(line.actor), "resource": written(line.resource)}
     about |= {"action": written_action(line.action.id)}
     return page_url("ask", moment.version, asked_again(about, **moment_fields(asked, moment)))
-
-
-def _value_shown(value: Value, slug: str) -> SafeString | str:
-    return shown(value) if value.id == ANY else value_html(value, slug)
 
 
 def _wanted(sent: Mapping[str, str]) -> ReviewFilter:

@@ -16,7 +16,7 @@ from checks.explain.cases import ANY, Goal
 from checks.explain.search import proof_of
 from checks.explain.tree import Reason, RuleText, failures_of, shown_atom, tree_of, with_periods
 from facts.accept import ALL_USED, Unused
-from facts.history import RevisionMark, ValidityPeriod, since_text, until_text
+from facts.history import RevisionMark, ValidityPeriod
 from policy.active import NOTHING_SEEN, Seen
 from policy.core.clock import short_text_of, text_of
 from policy.moments import Moment
@@ -314,30 +314,15 @@ def _lines(reason: Reason, place: LineName, given: str) -> list[str]:
     """Return the line of a reason, and any lines below it."""
     text = reason.text
     match reason.kind:
-        case "comparison":
-            return [text]
         case "rule" | "part":
             kind = "stated at" if reason.source == "policy" else "by"
             return [text, f"{kind} {_located(reason.rule, place)}"]
-        case "fact":
-            return [f"{text}  {_stored(reason) if reason.source == 'stored' else given}"]
-        case "missing" if reason.period:
-            return [f"{text}  {reason.note}; {until_text(reason.period)}"]
         case "obstacle":
             return [_located(reason.rule, place), *(f"holds: {met}" for met in reason.met)]
-        case "absence":
-            return [f"{text}  no matching fact or rule"]
-        case "again":
-            return [f"{text}  explained above"]
-        case "present":
-            return [f"{text}  the negated condition holds"]
-        case "false":
-            return [f"{text}  false"]
-    return [f"{text}  {reason.note}".rstrip()]
-
-
-def _stored(reason: Reason) -> str:
-    return f"stored fact, {since_text(reason.period)}" if reason.period else "stored fact"
+        case "fact":
+            remarks = ["stored fact" if reason.source == "stored" else given, reason.period_text]
+            return [f"{text}  {', '.join(filter(None, remarks))}"]
+    return [f"{text}  {'; '.join(filter(None, [reason.remark, reason.period_text]))}".rstrip()]
 
 
 def _located(rule: RuleText | None, place: LineName) -> str:

@@ -11,7 +11,7 @@ from checks.engine.rules.clauses import Pattern
 from checks.errors import CannotEnumerate, UnboundVariable
 from checks.explain.cases import ANY, Case, Goal, RuleBindings, RuleCondition, value_in
 from checks.explain.search import ByFact, ByRule, Proof, ProofStep, Unexplained, first_bindings, proof_of, values_of
-from facts.history import ValidityPeriod, latest_periods
+from facts.history import ValidityPeriod, latest_periods, since_text, until_text
 from facts.models import COLUMNS, Row
 from policy.language.source import NOWHERE
 from policy.rules.program import Atom, Compare, Literal, Member, Not, Now, Program, Rule, Signature, Term, Var
@@ -28,6 +28,14 @@ class RuleText:
 
     text: str
     line: int | None
+
+
+_REMARKS = {
+    "absence": "no matching fact or rule",
+    "again": "explained above",
+    "present": "the negated condition holds",
+    "false": "false",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +68,24 @@ class Reason:
     note: str = ""
     period: ValidityPeriod | None = None
     because: tuple[Reason, ...] = ()
+
+    @property
+    def remark(self) -> str:
+        """Return what is said beside the text."""
+        return _REMARKS.get(self.kind, self.note)
+
+    @property
+    def period_text(self) -> str:
+        """Return since when a fact is stored, or until when a missing one was."""
+        if self.period is None:
+            return ""
+        return until_text(self.period) if self.kind == "missing" else since_text(self.period)
+
+    @property
+    def period_revision(self) -> int | None:
+        """Return the revision that `period_text` mentions, if that revision is kept."""
+        end = self.period and (self.period.until if self.kind == "missing" else self.period.since)
+        return end.revision if end and end.at is not None else None
 
     def lines(self) -> Iterator[tuple[int, Reason]]:
         """Yield this reason and all below it with their depths, in reading order."""

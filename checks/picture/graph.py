@@ -11,7 +11,7 @@ from checks.explain.tree import abbreviated, formula_of, shown_literal
 from policy.errors import NotFound
 from policy.language.source import NOWHERE, Span
 from policy.rules.components import reachable
-from policy.rules.declarations import did_you_mean, listed
+from policy.rules.declarations import instead
 from policy.rules.program import Atom, Literal, Not, Program, Rule, Term, Types, Var, types_of
 from policy.values import STRING, Value
 
@@ -359,7 +359,7 @@ def sheet_named(graph: Graph, name: str) -> Sheet:
     found = graph.sheets.get(None if name == GLOBAL else name) or graph.sheets.get(name)
     if found is None:
         names = [each.name for each in graph.sheets.values()]
-        raise NotFound(f"the policy has no type `{name}`{_instead(name, names)}")
+        raise NotFound(f"the policy has no type `{name}`{instead(name, names)}")
     return found
 
 
@@ -369,7 +369,7 @@ def leading_to(graph: Graph, target: str) -> Leading:
     kinds = [kind for kind in ("permission", "role") if name in _names(sheet, kind)]
     if not kinds:
         names = [*sheet.permissions, *sheet.roles]
-        raise NotFound(f"`{sheet.name}` has no role or permission `{name}`{_instead(name, names)}")
+        raise NotFound(f"`{sheet.name}` has no role or permission `{name}`{instead(name, names)}")
     kept = _walked(graph, [(sheet.type, kind, name) for kind in kinds])
     sheets = tuple(_narrowed(graph.sheets[each], places) for each, places in kept.items())
     through = {span for each in sheets for grant in each.grants for span in grant.through}
@@ -380,12 +380,6 @@ def leading_to(graph: Graph, target: str) -> Leading:
 def _names(sheet: Sheet, kind: str) -> set[str]:
     declared = sheet.roles if kind == "role" else sheet.permissions
     return {*declared, *(grant.target.label for grant in sheet.grants if grant.target.kind == kind)} - {ANY_NAME}
-
-
-def _instead(name: str, names: list[str]) -> str:
-    meant = did_you_mean(name, names)
-    known = f"declared: {listed(names)}" if names else "none are declared"
-    return f" ({meant} {known})" if meant else f" ({known})"
 
 
 def _walked(graph: Graph, start: list[_SheetPlace]) -> dict[str | None, list[_SheetPlace]]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import NamedTuple
 from urllib.parse import urlencode
 
 from django.utils.safestring import SafeString
@@ -25,7 +26,6 @@ from checks.picture.graph import (
     targets,
 )
 from policy.errors import AuthzError
-from policy.pages.highlight import highlighted_lines
 from policy.rules.program import Program
 
 MOST_DRAWN = 12  # sheets per page
@@ -38,6 +38,7 @@ MOST_TARGETS = 2_000  # completions of the field
 MOST_RULES = 300
 FIT = "fit"
 SIZES = ("50", "75", "100", "150", "200", FIT)
+PageContext = dict[str, object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,108 +76,48 @@ class PictureRequest:
         return PictureRequest(size=self.size).address(**changed)
 
 
-@dataclass(frozen=True, slots=True)
-class TypeLink:
-    title: str
-    address: str
-    sheet: Sheet
-
-
-@dataclass(frozen=True, slots=True)
-class Drawn:
-    """A sheet with its picture, and links to others: of its relations, and `across` with a title and how many more."""
-
-    sheet: Sheet
-    address: str
-    picture: SafeString
-    relations: tuple[tuple[str, TypeLink | None, str], ...]
-    across: tuple[tuple[str, tuple[TypeLink, ...], int], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Hit:
-    """A type in a search result, matched by its name or by its `nodes`: kind, name and URL of each match."""
-
-    type: TypeLink
-    nodes: tuple[tuple[str, str, str], ...]
-
-
-@dataclass(frozen=True)
-class PicturePage:
-    asked: PictureRequest
-    types: int
-    targets: tuple[str, ...] = ()
-    index: tuple[TypeLink, ...] = ()
-    hits: tuple[Hit, ...] | None = None
-    hidden_hits: int = 0
-    drawn: tuple[Drawn, ...] = ()
-    whole: SafeString | None = None  # all that leads to a permission, in one picture
-    leading: Leading | None = None
-    rules: tuple[tuple[int, SafeString], ...] = ()
-    hidden_rules: int = 0
-    trouble: str = ""
-
-    @property
-    def exports(self) -> tuple[tuple[str, str], ...]:
-        """Return the file formats of the picture, each with its download URL."""
-        what = PictureRequest(type=self.asked.type, leads_to=self.asked.leads_to)
-        return tuple((name, what.address(format=kind)) for name, kind in (("SVG", "svg"), ("Mermaid", "mermaid")))
-
-    @property
-    def sizes(self) -> list[tuple[str, str, bool]]:
-        """Return each size with its URL, and whether it is the present one."""
-        names = {size: "Fit" if size == FIT else f"{size} %" for size in SIZES}
-        return [(name, self.asked.address(size=size), size == self.asked.size) for size, name in names.items()]
-
-    @property
-    def is_index(self) -> bool:
-        """Return whether there are too many types to draw them all."""
-        return bool(self.index) and not self.drawn
-
-
 # ---- contents ----------------------------------------------------------------------------------------------------
 
 
-def picture_page(program: Program, asked: PictureRequest) -> PicturePage:
+def picture_page(program: Program, asked: PictureRequest) -> PageContext:
+    """Return the data for the template: sheets with pictures, or links to them if there are too many to draw."""
     graph = graph_of(program)
-    page = PicturePage(asked, len(graph.sheets), tuple(targets(graph)[:MOST_TARGETS]))
+    what = PictureRequest(type=asked.type, leads_to=asked.leads_to)
+    page: PageContext = {
+        "asked": asked,
+        "sheets": graph.sheets,
+        "targets": targets(graph)[:MOST_TARGETS],
+        "exports": [(name, what.address(format=kind)) for kind, name in (("svg", "SVG"), ("mermaid", "Mermaid"))],
+        "sizes": [(size, asked.address(size=size)) for size in SIZES],
+    }
     try:
         if asked.leads_to:
-            return _led(page, graph)
+            return page | _led(graph, asked)
         if asked.type:
-            return replace(page, drawn=(_drawn(graph, sheet_named(graph, asked.type), asked),))
-        return _found(page, graph) if asked.q else _whole(page, graph)
+            return page | {"drawn": [_drawn(graph, sheet_named(graph, asked.type), asked)]}
+        return page | (_found(graph, asked) if asked.q else _whole(graph, asked))
     except AuthzError as reason:
-        return replace(_whole(page, graph), trouble=reason.message)
+        return page | _whole(graph, asked) | {"trouble": reason.message}
 
 
-def _whole(page: PicturePage, graph: Graph) -> PicturePage:
-    sheets = tuple(graph.sheets.values())
-    rules, hidden = _rules(graph.others)
+def _whole(graph: Graph, asked: PictureRequest) -> PageContext:
+    sheets = list(graph.sheets.values())
     few = len(sheets) <= MOST_DRAWN and sum(len(each.grants) for each in sheets) <= MOST_GRANTS
-    drawn = tuple(_drawn(graph, each, page.asked) for each in sheets) if few else ()
-    index = tuple(_type_link(page.asked, each) for each in sheets)
-    return replace(page, index=index, drawn=drawn, rules=rules, hidden_rules=hidden)
+    drawn = [_drawn(graph, each, asked) for each in sheets] if few else []
+    return {"index": sheets, "is_index": bool(sheets) and not few, "drawn": drawn} | _rules(graph.others)
 
 
-def _led(page: PicturePage, graph: Graph) -> PicturePage:
+def _led(graph: Graph, asked: PictureRequest) -> PageContext:
     """Show what leads to the target: in one picture if that is not too large, else in sheets."""
-    asked = page.asked
     leading = leading_to(graph, asked.leads_to)
-    rules, hidden = _rules(leading.others)
-    page = replace(page, leading=leading, rules=rules, hidden_rules=hidden)
-    index = tuple(_type_link(asked, each, leads_to=leading.target) for each in leading.sheets)
-    if asked.type:
-        sheets = [each for each in leading.sheets if each.name == asked.type]
-    else:
-        layout = one_layout(leading)
-        if layout is not None:
-            start = replace(leading.start, owner=leading.sheets[0].title)
-            title = f"What grants {leading.target}"
-            whole = drawing.picture_of(layout, title, partial(_link_of_owned, asked), start, asked.percent)
-            return replace(page, index=index, whole=whole)
-        sheets = list(leading.sheets[:MOST_DRAWN])
-    return replace(page, index=index, drawn=tuple(_drawn(graph, each, asked) for each in sheets))
+    page = {"leading": leading, "index": leading.sheets} | _rules(leading.others)
+    layout = None if asked.type else one_layout(leading)
+    if layout is not None:
+        start = replace(leading.start, owner=leading.sheets[0].title)
+        link = partial(_link_of_owned, asked)
+        return page | {"whole": drawing.picture_of(layout, f"What grants {leading.target}", link, start, asked.percent)}
+    chosen = [each for each in leading.sheets if asked.type in ("", each.name)]
+    return page | {"drawn": [_drawn(graph, each, asked) for each in chosen[:MOST_DRAWN]]}
 
 
 def one_layout(leading: Leading) -> drawing.GraphLayout | None:
@@ -189,61 +130,48 @@ def one_layout(leading: Leading) -> drawing.GraphLayout | None:
     return layout if layout.width <= WIDEST else None
 
 
-def _found(page: PicturePage, graph: Graph) -> PicturePage:
+def _found(graph: Graph, asked: PictureRequest) -> PageContext:
     """Show the types that match the search, and draw them if there are few."""
-    hits = tuple(_hits(graph, page.asked))
-    drawn = tuple(_drawn(graph, hit.type.sheet, page.asked) for hit in hits) if len(hits) <= 2 else ()
-    return replace(page, hits=hits[:MOST_HITS], hidden_hits=len(hits[MOST_HITS:]), drawn=drawn)
+    hits = list(_hits(graph, asked.q.casefold()))
+    drawn = [_drawn(graph, sheet, asked) for sheet, _ in hits] if len(hits) <= 2 else []
+    return {"hits": hits[:MOST_HITS], "hidden_hits": len(hits[MOST_HITS:]), "is_search": True, "drawn": drawn}
 
 
-def _hits(graph: Graph, asked: PictureRequest) -> Iterator[Hit]:
-    wanted = asked.q.casefold()
-    by_name = sorted(graph.sheets.values(), key=lambda sheet: wanted not in sheet.title.casefold())
-    for sheet in by_name:
+def _hits(graph: Graph, wanted: str) -> Iterator[tuple[Sheet, list[tuple[str, str]]]]:
+    """Yield the types that match by their names or by names on them, with kind and name of each of the latter."""
+    for sheet in sorted(graph.sheets.values(), key=lambda sheet: wanted not in sheet.title.casefold()):
         names = [("role", name) for name in sheet.roles] + [("permission", name) for name in sheet.permissions]
         names += [("relation", name) for name, _ in sheet.relations]
-        nodes = tuple(
-            (kind, drawing.shortened(name), asked.elsewhere(type=sheet.name, mark=f"{kind}.{name}"))
-            for kind, name in names
-            if wanted in name.casefold()
-        )
-        if nodes or wanted in sheet.title.casefold():
-            yield Hit(_type_link(asked, sheet), nodes)
+        matches = [(kind, name) for kind, name in names if wanted in name.casefold()]
+        if matches or wanted in sheet.title.casefold():
+            yield sheet, matches
 
 
-def _rules(others: Iterable[tuple[int, str, object]]) -> tuple[tuple[tuple[int, SafeString], ...], int]:
-    found = [(line, text) for line, text, _ in others]
-    shown = tuple((line, highlighted_lines(drawing.printable(text))[0]) for line, text in found[:MOST_RULES])
-    return shown, len(found[MOST_RULES:])
+def _rules(others: Sequence[tuple[int, str, object]]) -> PageContext:
+    return {"rules": others[:MOST_RULES], "hidden_rules": len(others[MOST_RULES:])}
 
 
 # ---- sheets and links ----------------------------------------------------------------------------------------------
 
 
+class Drawn(NamedTuple):
+    """A sheet with its picture, and others by what they have to do with it: some, and how many more there are."""
+
+    sheet: Sheet
+    picture: SafeString
+    across: list[tuple[str, list[Sheet], int]]
+
+
 def _drawn(graph: Graph, sheet: Sheet, asked: PictureRequest) -> Drawn:
-    title = f"Roles and permissions on {sheet.title}"
-    link = partial(_link, graph, sheet, asked)
-    picture = drawing.picture_of(drawing.layout_of_sheet(sheet), title, link, asked.meant, asked.percent)
-    across = (("Granted through", graph.sources[sheet.type]), ("Grants on", graph.followers[sheet.type]))
-    return Drawn(
-        sheet,
-        asked.elsewhere(type=sheet.name),
-        picture,
-        tuple((name, _link_to_type(graph, asked, other), other) for name, other in sheet.relations),
-        tuple(
-            (told, tuple(_type_link(asked, graph.sheets[each]) for each in types[:MOST_LINKS]), len(types[MOST_LINKS:]))
-            for told, types in across
-            if types
-        ),
-    )
-
-
-def _type_link(asked: PictureRequest, sheet: Sheet, **more: str) -> TypeLink:
-    return TypeLink(drawing.shortened(sheet.title), asked.elsewhere(type=sheet.name, **more), sheet)
-
-
-def _link_to_type(graph: Graph, asked: PictureRequest, name: str) -> TypeLink | None:
-    return _type_link(asked, graph.sheets[name]) if name in graph.sheets else None
+    layout, link = drawing.layout_of_sheet(sheet), partial(_link, graph, sheet, asked)
+    picture = drawing.picture_of(layout, f"Roles and permissions on {sheet.title}", link, asked.meant, asked.percent)
+    across = {"Granted through": graph.sources[sheet.type], "Grants on": graph.followers[sheet.type]}
+    found = [
+        (told, [graph.sheets[each] for each in types[:MOST_LINKS]], len(types[MOST_LINKS:]))
+        for told, types in across.items()
+        if types
+    ]
+    return Drawn(sheet, picture, found)
 
 
 def _link(graph: Graph, sheet: Sheet, asked: PictureRequest, node: GraphNode) -> str:

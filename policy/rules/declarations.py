@@ -1,7 +1,7 @@
 """Blocks -> Vocabulary: the types, roles, permissions and relations of a policy, and errors in their declarations."""
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property
@@ -70,6 +70,13 @@ def listed(names: Iterable[str], none: str = "none") -> str:
     names = list(names)
     first = ", ".join(map(shown, names[:5]))
     return f"{first} and {len(names) - 5} more" if len(names) > 5 else first or none
+
+
+def instead(word: str, names: Sequence[str]) -> str:
+    """Return what may have been meant by an unknown word, and what there is: ` (did you mean `read`? declared: …)`."""
+    meant = did_you_mean(word, names)
+    known = f"declared: {listed(names)}" if names else "none are declared"
+    return f" ({meant} {known})" if meant else f" ({known})"
 
 
 # ---- Helpers for formulas of the syntax tree, shared by several passes --------------------------------------------

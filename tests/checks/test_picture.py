@@ -196,6 +196,7 @@ def test_only_what_leads_to_a_permission_is_shown(reader):
     assert "Policy diagram: Repo.drop" in words(page) and "2 types involved" in words(page)
     assert "chief (user: User , repo: Repo )" in words(page) and "unrelated" not in words(page)
     assert page.content.decode().count('<svg class="picture"') == 1
+    assert page.content.decode().count(" download>SVG<") == 1 and "Whole policy" not in words(page)
     wrong = words(reader.get(url(version), {"leads_to": "Repo.dorp"}))
     assert "Repo has no role or permission dorp (did you mean drop ?" in wrong
 
@@ -348,4 +349,4 @@ def test_the_page_reads_its_address_without_trust():
     asked = PictureRequest.of({"size": "9999999", "mark": "x", "q": "  spaces  "})
     assert (asked.size, asked.meant, asked.q) == ("100", None, "spaces")
     page = picture_page(rules.compile_text(COMPANY), PictureRequest(type='"><script>'))
-    assert "has no type" in page.trouble and len(page.drawn) == 4
+    assert "has no type" in page["trouble"] and len(page["drawn"]) == 4
