@@ -4,7 +4,6 @@ Environments are here because deleting one deletes its facts and keys too.
 """
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from functools import partial
 from typing import Any, ClassVar
 
@@ -32,11 +31,6 @@ from policy.errors import Unavailable
 from policy.models import DEFAULT_SLUG, Environment
 
 RESERVED = "This name is reserved for test environments, whose API keys are valid only with `authz serve --dev`."
-EMPTY = "-"  # as Django shows empty columns; forms would show None as "None"
-
-
-def _minute(time: datetime | None) -> str:
-    return f"{time:%Y-%m-%dT%H:%MZ}" if time else EMPTY
 
 
 class DateTimeLocalInput(forms.DateTimeInput):
@@ -94,14 +88,14 @@ class ApiKeyForm(ModelForm):
 class ApiKeyAdmin(ChangingAdmin):
     form = ApiKeyForm
     list_display = [
-        "prefix", "state", "good_for", "label", "environment", "created", "created_by", "last_used", "expires",
+        "prefix", "state", "good_for", "label", "environment", "created_at", "created_by", "last_used", "expires_at",
     ]  # fmt: skip
     list_filter = ["environment"]
     list_select_related = ["environment"]
     search_fields = ["prefix", "label"]
     fields = ["environment", "label", *SCOPE_COLUMNS.values(), "expires_at"]
     actions = ["rotate", "revoke"]
-    _lifecycle = ("created", "created_by", "last_used", "revoked", "successor")
+    _lifecycle = ("created_at", "created_by", "last_used", "revoked_at", "successor")
     formfield_overrides = {models.DateTimeField: {"form_class": forms.DateTimeField, "widget": DateTimeLocalInput}}
 
     def get_readonly_fields(self, request: HttpRequest, key: ApiKey | None = None) -> list[str]:
@@ -131,21 +125,9 @@ class ApiKeyAdmin(ChangingAdmin):
     def good_for(self, key: ApiKey) -> str:
         return keys.scopes_text(key)
 
-    @admin.display(ordering="created_at")
-    def created(self, key: ApiKey) -> str:
-        return _minute(key.created_at)
-
     @admin.display(ordering="last_used_at")
     def last_used(self, key: ApiKey) -> str:
-        return f"{key.last_used_at:%Y-%m-%d}" if key.last_used_at else EMPTY
-
-    @admin.display(ordering="revoked_at")
-    def revoked(self, key: ApiKey) -> str:
-        return _minute(key.revoked_at)
-
-    @admin.display(ordering="expires_at")
-    def expires(self, key: ApiKey) -> str:
-        return _minute(key.expires_at)
+        return f"{key.last_used_at:%Y-%m-%d}" if key.last_used_at else "-"
 
     def save_model(self, request: HttpRequest, key: ApiKey, form: ModelForm, change: bool) -> None:
         if change:
@@ -197,10 +179,10 @@ def _refuse_what_is_elsewhere(slug: str) -> None:
 
 @admin.register(Environment)
 class EnvironmentAdmin(ChangingAdmin):
-    list_display = ["slug", "name", "created", "policy_version", "revision", "history"]
+    list_display = ["slug", "name", "created_at", "policy_version", "revision", "history"]
     list_select_related = ["policy_version__environment"]
     search_fields = ["slug", "name"]
-    _lifecycle = ("created", "policy_version", "revision")
+    _lifecycle = ("created_at", "policy_version", "revision")
     actions = None
 
     def get_readonly_fields(self, request: HttpRequest, environment: Environment | None = None) -> list[str]:
@@ -212,10 +194,6 @@ class EnvironmentAdmin(ChangingAdmin):
     def get_list_display(self, request: HttpRequest) -> list[Any]:
         may_view = any(request.user.has_perm(f"authz_facts.{what}_signature") for what in ("view", "change"))
         return [name for name in self.list_display if may_view or name != "history"]
-
-    @admin.display(ordering="created_at")
-    def created(self, environment: Environment) -> str:
-        return _minute(environment.created_at)
 
     @admin.display(ordering="offset")
     def revision(self, environment: Environment) -> str:

@@ -111,6 +111,7 @@ PUBLIC_URL = "" if TRUST_PROXY else next(iter(origins("PUBLIC_URL")), "").rstrip
 USE_TZ = True
 TIME_ZONE = "UTC"
 LANGUAGE_CODE = "en"
+FORMAT_MODULE_PATH = "authz_project.formats"
 APPEND_SLASH = False
 
 # `serve` sets these, by its options.
