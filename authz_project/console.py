@@ -18,13 +18,13 @@ from django.utils.http import urlencode
 from django.utils.module_loading import import_string
 
 from authz_project import environments, examples
+from authz_project.examples import ExampleQuestion
 from authz_project.limits import LoginForm
 from authz_project.spaces import seen, slugs_elsewhere, spaces
 from checks.ask_pages.question import query_of, suggestions
-from facts import table
-from facts.history_pages import Step, step_of
+from facts.history_pages import revisions_of
+from facts.keyset_pages import Count, counts, search_columns
 from facts.models import Signature
-from facts.pages.browse import browse_url
 from policy import publishing
 from policy.active import program_of_version
 from policy.core.journal import by_admin
@@ -163,26 +163,6 @@ class Sign:
     url: str = ""
 
 
-@dataclass(frozen=True)
-class FactCount:
-    """The number of stored facts of a kind."""
-
-    kind: str
-    count: int
-    url: str
-
-    @property
-    def shown(self) -> str:
-        return f"More than {COUNTED:,}" if self.count > COUNTED else f"{self.count:,}"
-
-
-@dataclass(frozen=True)
-class SampleCheck:
-    question: str
-    why: str
-    url: str
-
-
 def shown(request: HttpRequest, environment: Environment) -> dict[str, object]:
     version = publishing.active_version(environment.pk)
     program, trouble = _program(version)
@@ -192,10 +172,9 @@ def shown(request: HttpRequest, environment: Environment) -> dict[str, object]:
         "signs": list(_signs(request, environment, version, program, trouble)),
         "amounts": amounts[:KINDS],
         "more_kinds": max(0, len(amounts) - KINDS),
-        "changes": _changes(request, environment) if may_go(request, "history") else [],
+        "changes": _changes(environment) if may_go(request, "history") else [],
         "suggested": suggestions(environment.pk, program) if program and may_go(request, "ask") else {},
         "may_ask": program is not None and may_go(request, "ask"),
-        "is_new": version is None and not amounts,
         "examples": examples.examples() if version is None and not amounts and may_load_examples(request) else (),
         "tries": _tries(version, environment) if version and may_go(request, "ask") else (),
         "lacks_policy": version is None,
@@ -212,15 +191,14 @@ def may_load_examples(request: HttpRequest) -> bool:
     )
 
 
-def _tries(version: PolicyVersion, environment: Environment) -> list[SampleCheck]:
-    """Return checks to try, if the policy is that of an example."""
+def _tries(version: PolicyVersion, environment: Environment) -> list[tuple[ExampleQuestion, str]]:
+    """Return checks to try with their URLs, if the policy is that of an example."""
     example = next((each for each in examples.examples() if each.policy == version.source), None)
     if example is None:
         return []
     ask = url_of("ask")
     return [
-        SampleCheck(str(each), each.why, f"{ask}?{urlencode({'environment': environment.slug, **each.parameters})}")
-        for each in example.questions
+        (each, f"{ask}?{urlencode({'environment': environment.slug, **each.parameters})}") for each in example.questions
     ]
 
 
@@ -288,27 +266,17 @@ def _sign_of_tests(version: PolicyVersion, program: Program) -> Sign:
 # ---- stored facts and recent changes ---------------------------------------------------------------------------------
 
 
-def _amounts(environment: Environment) -> list[FactCount]:
-    """Return the kinds of facts, most frequent first."""
+def _amounts(environment: Environment) -> list[tuple[Signature, Count]]:
+    """Return the kinds of facts and how many there are, most frequent first."""
     kinds = Signature.objects.filter(environment=environment).order_by("predicate", "types")[:LOOKED_AT]
-    found = [_amount(kind) for kind in kinds]
-    return sorted((each for each in found if each.count), key=lambda each: -each.count)
+    found = [(kind, count) for kind, count in zip(kinds, counts(search_columns(kinds), COUNTED)) if count.number]
+    return sorted(found, key=lambda each: -each[1].number)
 
 
-def _amount(kind: Signature) -> FactCount:
-    return FactCount(
-        f"{kind.predicate}({', '.join(kind.signature.types)})",
-        table.count_up_to(COUNTED + 1, [kind.pk]),
-        browse_url(kind.environment_id, predicate=kind.predicate),
-    )
-
-
-def _changes(request: HttpRequest, environment: Environment) -> list[Step]:
-    found = Revision.objects.filter(environment=environment).order_by("-number").select_related("policy_version")
-    revisions = list(found.defer("policy_version__source")[: CHANGES + 1])
-    may_view_policies = may_view(request, "authz_policy.policyversion")
-    pairs = zip(revisions, [*revisions[1:], None])
-    return [step_of(each, earlier, may_view_policies) for each, earlier in pairs][:CHANGES]
+def _changes(environment: Environment) -> list[tuple[Revision, Revision | None]]:
+    """Return the latest revisions, each with the one before it."""
+    found = list(revisions_of(environment.pk).order_by("-number")[: CHANGES + 1])
+    return list(zip(found, [*found[1:], None]))[:CHANGES]
 
 
 # ---- site ---------------------------------------------------------------------------------------------------------

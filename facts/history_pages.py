@@ -1,15 +1,15 @@
 """History pages: an environment's revisions, what one of them changed, and the history of facts."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from urllib.parse import urlencode
 
+from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
 
 from facts import history
-from facts.history import History, HistoryKey, latest_periods, minute, since_text, until_text
+from facts.history import History, HistoryKey, latest_periods, since_text, until_text
 from facts.models import COLUMNS, Row, Signature
 from facts.pages.browse import browse_url, fact_url, timeline_url, value_url
 from facts.read import fact_of_row, read_snapshot
@@ -22,7 +22,7 @@ from policy.values import LAST_REVISION, Value, whole_number
 
 REVISIONS, FACTS = 50, 100  # per page
 _REVISIONS, _FACTS = "revisions", "changes of facts"  # what cursors are of
-_DONE: dict[str, str] = {
+DONE: dict[str, str] = {
     Kind.FACTS: "Facts",
     Kind.LOAD: "Facts loaded",
     Kind.CLEAR: "All facts deleted",
@@ -36,26 +36,13 @@ _IN_ONE_SNAPSHOT = read_snapshot(has_time_limit=True)
 MINUTE = 60_000_000  # microseconds
 
 
-@dataclass(frozen=True)
-class Step:
-    """A revision as a line of a timeline. If it changed the policy: the version, and the diff from the previous one."""
-
-    revision: Revision
-    when: str
-    what: str
-    facts_url: str  # its changes of facts, if there are any
-    version_url: str = ""
-    difference_url: str = ""
-
-
 # ---- an environment ----------------------------------------------------------------------------------------------
 
 
 @_IN_ONE_SNAPSHOT
-def timeline(request: HttpRequest, environment: Environment, may_view_policies: bool) -> dict[str, object]:
+def timeline(request: HttpRequest, environment: Environment) -> dict[str, object]:
     """Return a page of the revisions, newest first."""
-    found = Revision.objects.filter(environment=environment)
-    found = found.select_related("policy_version").defer("policy_version__source")
+    found = revisions_of(environment.pk)
     listing = Listing(
         lambda key, most: [*(found if key is None else found.filter(number__lt=key)).order_by("-number")[:most]],
         lambda key, most: [*found.filter(number__gt=key).order_by("number")[:most]][::-1],
@@ -64,24 +51,15 @@ def timeline(request: HttpRequest, environment: Environment, may_view_policies: 
     earlier = [*page.rows[1:], earlier_than(page.rows[-1])] if page.rows else []
     return {
         "environment": environment,
-        "happened": [(step_of(*each, may_view_policies), None) for each in zip(page.rows, earlier)],
+        "happened": [(revision, before, None) for revision, before in zip(page.rows, earlier)],
         "pager": page.pager(_REVISIONS, lambda each: each.number, partial(timeline_url, environment.pk)),
     }
 
 
-def step_of(revision: Revision, earlier: Revision | None, may_view_policies: bool) -> Step:
-    """Return the line of a revision. The preceding revision is only needed for its policy."""
-    version = revision.policy_version if revision.kind == Kind.POLICY else None
-    what = f"Policy version {version.number} activated" if version else _DONE.get(revision.kind, revision.kind)
-    url = difference = ""
-    if version and may_view_policies:
-        url = reverse("admin:authz_policy_policyversion_change", args=[version.pk])
-        old = earlier.policy_version if earlier else None
-        if old and old.pk != version.pk:
-            difference = (
-                f"{reverse('admin:authz_policy_policyversion_difference', args=[version.pk])}?from={old.number}"
-            )
-    return Step(revision, minute(revision.at), what, revision_url(revision), url, difference)
+def revisions_of(environment_id: int) -> QuerySet[Revision]:
+    """Return the revisions with what a page shows of them, including their policy versions without the text."""
+    found = Revision.objects.filter(environment=environment_id)
+    return found.select_related("policy_version").defer("policy_version__source")
 
 
 def activated_url(version: PolicyVersion) -> str:
@@ -93,14 +71,14 @@ def activated_url(version: PolicyVersion) -> str:
 
 
 def earlier_than(revision: Revision) -> Revision | None:
-    return Revision.objects.filter(environment=revision.environment_id, number=revision.number - 1).first()
+    return revisions_of(revision.environment_id).filter(number=revision.number - 1).first()
 
 
 # ---- a revision ----------------------------------------------------------------------------------------------------
 
 
 @_IN_ONE_SNAPSHOT
-def revision_page(request: HttpRequest, revision: Revision, may_view_policies: bool) -> dict[str, object]:
+def revision_page(request: HttpRequest, revision: Revision) -> dict[str, object]:
     """Return a revision's author and time, and a page of its changes."""
     after = _after(request)
     found = history.of_revision(revision.environment_id, revision.number, FACTS, after)
@@ -110,7 +88,7 @@ def revision_page(request: HttpRequest, revision: Revision, may_view_policies: b
     return {
         "environment": revision.environment,
         "revision": revision,
-        "step": step_of(revision, earlier_than(revision), may_view_policies),
+        "before": earlier_than(revision),
         "entry": found.entries[0] if found.entries else None,
         "is_known": revision.number > found.horizon,
         "horizon": found.horizon,
@@ -124,13 +102,13 @@ def revision_page(request: HttpRequest, revision: Revision, may_view_policies: b
 
 
 @_IN_ONE_SNAPSHOT
-def facts_page(request: HttpRequest, kind: Signature, ids: Sequence[str], may_view_policies: bool) -> dict[str, object]:
+def facts_page(request: HttpRequest, kind: Signature, ids: Sequence[str]) -> dict[str, object]:
     """Return the history of one fact, given all of its ids, or of all facts of a signature, newest first."""
     types = kind.signature.types
     after = _after(request)
     args = [Argument(name, text) for name, text in zip(types, ids)]
     found = history.of_kinds(kind.environment_id, {kind.signature: kind.pk}, args, FACTS, after)
-    shown = _shown(fact_url((kind.pk, *ids), len(ids)), after, found, may_view_policies)
+    shown = _shown(fact_url((kind.pk, *ids), len(ids)), after, found)
     first = {"type": types[0], "id": ids[0]} if ids else {}
     return shown | {
         "environment": kind.environment,
@@ -144,24 +122,22 @@ def facts_page(request: HttpRequest, kind: Signature, ids: Sequence[str], may_vi
 
 
 @_IN_ONE_SNAPSHOT
-def value_page(
-    request: HttpRequest, environment: Environment, value: Value, may_view_policies: bool
-) -> dict[str, object]:
+def value_page(request: HttpRequest, environment: Environment, value: Value) -> dict[str, object]:
     """Return the history of the facts that mention a value, newest first."""
     after = _after(request)
     found = history.of_value(environment.pk, value, FACTS, after)
     here = value_url(environment.slug, value, page="admin:authz_facts_value_history")
-    return _shown(here, after, found, may_view_policies) | {
+    return _shown(here, after, found) | {
         "environment": environment,
         "value": value,
         "value_url": value_url(environment.slug, value),
     }
 
 
-def _shown(here: str, after: HistoryKey | None, found: History, may_view_policies: bool) -> dict[str, object]:
+def _shown(here: str, after: HistoryKey | None, found: History) -> dict[str, object]:
     """Return what all pages of the history of facts show; `here` is the URL of the first page."""
     return {
-        "happened": [(step_of(each.revision, None, may_view_policies), each) for each in found.entries],
+        "happened": [(each.revision, None, each) for each in found.entries],
         "horizon": found.horizon,
         "pager": _pager(f"{here}&", after, found),
     }
@@ -206,8 +182,7 @@ def environment_asked(request: HttpRequest) -> Environment | None:
 def revision_asked(environment_id: int, number: int) -> Revision | None:
     if max(environment_id, number) > LAST_REVISION:
         return None
-    found = Revision.objects.filter(environment=environment_id, number=number)
-    return found.select_related("environment", "policy_version").defer("policy_version__source").first()
+    return revisions_of(environment_id).select_related("environment").filter(number=number).first()
 
 
 def fact_asked(request: HttpRequest) -> tuple[Signature, list[str]] | None:

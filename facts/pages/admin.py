@@ -202,16 +202,16 @@ class FactAdmin(admin.ModelAdmin):
             asked = history_pages.fact_asked(request)
             if asked is None:
                 raise Http404("These facts do not exist.")
-            shown = history_pages.facts_page(request, *asked, self._may_view_policies(request))
+            shown = history_pages.facts_page(request, *asked)
             title = "History of a fact" if asked[1] else f"History of {asked[0].predicate}"
             return self._page(request, "history", title, shown)
         environment = history_pages.environment_asked(request) or default_environment()
-        shown = history_pages.timeline(request, environment, self._may_view_policies(request))
+        shown = history_pages.timeline(request, environment)
         shown["environments"] = Environment.objects.all()
         return self._page(request, "history", f"History of {environment.slug}", shown)
 
     def value_history(self, request: HttpRequest) -> HttpResponse:
-        shown = history_pages.value_page(request, *self._value_asked(request), self._may_view_policies(request))
+        shown = history_pages.value_page(request, *self._value_asked(request))
         return self._page(request, "history", "History of a value", shown)
 
     def revision(self, request: HttpRequest, environment_id: int, number: int) -> HttpResponse:
@@ -219,7 +219,7 @@ class FactAdmin(admin.ModelAdmin):
         revision = history_pages.revision_asked(environment_id, number)
         if revision is None:
             raise Http404("This revision does not exist.")
-        shown = history_pages.revision_page(request, revision, self._may_view_policies(request))
+        shown = history_pages.revision_page(request, revision)
         return self._page(request, "revision", f"Revision {revision.number}", shown)
 
     # ---- shared -----------------------------------------------------------------------------------------------
@@ -239,9 +239,6 @@ class FactAdmin(admin.ModelAdmin):
     def _may_change_ends(self, request: HttpRequest) -> bool:
         """Return whether the user may change the expiry of stored facts: an early one amounts to deleting."""
         return self.has_change_permission(request) or self.has_delete_permission(request)
-
-    def _may_view_policies(self, request: HttpRequest) -> bool:
-        return any(request.user.has_perm(f"authz_policy.{what}_policyversion") for what in ("view", "change"))
 
     def _environment(self, request: HttpRequest) -> Environment:
         """Return the environment that a form is initialized with. Forms name it, so that they are sent to its space."""

@@ -273,11 +273,11 @@ def test_all_above_the_horizon_that_is_told_is_told(environment, monkeypatch, na
 
 
 PAGES = {
-    "timeline": [(history_pages, "step_of"), (history_pages, "earlier_than")],
-    "revision": [(history, "_changes"), (history, "revisions"), (history_pages, "step_of")],
+    "timeline": [(history_pages, "earlier_than")],
+    "revision": [(history, "_changes"), (history, "revisions"), (history_pages, "earlier_than")],
     "fact": [(history, "_changes"), (history, "revisions"), (history_pages, "latest_periods")],
-    "kind": [(history, "_changes"), (history, "revisions"), (history_pages, "step_of")],
-    "value": [(history, "_changes"), (history, "revisions"), (history_pages, "step_of")],
+    "kind": [(history, "_changes"), (history, "revisions"), (history_pages, "_shown")],
+    "value": [(history, "_changes"), (history, "revisions"), (history_pages, "_shown")],
 }
 
 
@@ -286,14 +286,14 @@ def shown_on(page: str, revision: Revision, kind: Signature) -> dict[str, object
     request, where = RequestFactory().get("/"), revision.environment
     match page:
         case "timeline":
-            return history_pages.timeline(request, where, True)
+            return history_pages.timeline(request, where)
         case "revision":
-            return history_pages.revision_page(request, revision, True)
+            return history_pages.revision_page(request, revision)
         case "fact":
-            return history_pages.facts_page(request, kind, [arg.id for arg in MEMBER.args], True)
+            return history_pages.facts_page(request, kind, [arg.id for arg in MEMBER.args])
         case "kind":
-            return history_pages.facts_page(request, kind, [], True)
-    return history_pages.value_page(request, where, MEMBER.args[0], True)
+            return history_pages.facts_page(request, kind, [])
+    return history_pages.value_page(request, where, MEMBER.args[0])
 
 
 @pytest.mark.parametrize(("page", "place"), [(page, place) for page, places in PAGES.items() for place in places])

@@ -242,8 +242,8 @@ def test_environments_lead_to_their_history(staff, environment):
 def test_every_kind_of_revision_has_a_name(staff, environment):
     Revision.objects.bulk_create(
         Revision(environment=environment, number=number, at=0, author="", kind=kind, inserted=0, deleted=0)
-        for number, kind in enumerate(history_pages._DONE, 1)
+        for number, kind in enumerate(history_pages.DONE, 1)
     )
     said = words(staff.get(f"{HISTORY}?environment={environment.pk}"))
-    assert all(text in said for text in history_pages._DONE.values())
+    assert all(text in said for text in history_pages.DONE.values())
     assert PolicyVersion.objects.count() == 0

@@ -163,8 +163,8 @@ def test_a_value_has_a_history(staff, environment):
     delete(environment, fact("knows", "User:bob", "User:ann"))
     page = staff.get(f"{VALUE}history/", {"environment": "default", "type": "User", "id": "ann"})
     happened = [
-        (step.revision.number, [f"-{one.fact}" for one in entry.deleted] + [f"+{one.fact}" for one in entry.inserted])
-        for step, entry in page.context["happened"]
+        (revision.number, [f"-{one.fact}" for one in entry.deleted] + [f"+{one.fact}" for one in entry.inserted])
+        for revision, _, entry in page.context["happened"]
     ]
     assert happened == [
         (3, ['-knows(User{"bob"}, User{"ann"})']),
