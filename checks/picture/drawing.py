@@ -4,15 +4,16 @@ import itertools
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from django.utils.html import format_html, format_html_join
-from django.utils.safestring import SafeString, mark_safe
+from django.template.loader import render_to_string
+from django.utils.safestring import SafeString
 
 from checks.picture.graph import ANY_NAME, Grant, GraphNode, Sheet, joined
 
 # ---- Layout of nodes and lines: in columns from left to right, permissions last -----------------------------------
 
-_CHARACTER, _SMALL, PADDING, HEIGHT, _GAP, _COLUMN = 7.3, 6.2, 12, 28, 14, 72
+_CHARACTER, _SMALL, _PADDING, HEIGHT, _GAP, _COLUMN = 7.3, 6.2, 12, 28, 14, 72
 TALL = 42  # height of a node that shows its owner
 _LANE = 6  # height of a lane
 MOST_TEXT = 60  # characters per node
@@ -29,20 +30,27 @@ class Lane:
 LayoutNode = GraphNode | Lane  # where lines start, end, or pass through
 
 
+Point = tuple[float, ...]  # x and y
+
+
 @dataclass(frozen=True, slots=True)
 class Box:
     x: float
     y: float
     width: float
-    height: float
+    height: int
 
     @property
-    def left(self) -> tuple[float, float]:
-        return self.x, self.y + self.height / 2
+    def middle(self) -> float:
+        return round(self.y + self.height / 2, 1)
 
     @property
-    def right(self) -> tuple[float, float]:
-        return self.x + self.width, self.y + self.height / 2
+    def left(self) -> Point:
+        return self.x, self.middle
+
+    @property
+    def right(self) -> Point:
+        return round(self.x + self.width, 1), self.middle
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +62,13 @@ class GraphLayout:
     boxes: dict[LayoutNode, Box]
 
     @property
-    def width(self) -> float:
-        return max((box.x + box.width for box in self.boxes.values()), default=0) + 30
+    def width(self) -> int:
+        return round(max((box.right[0] for box in self.boxes.values()), default=0)) + 30
 
     @property
-    def height(self) -> float:
+    def height(self) -> int:
         below = 28 if any(self._goes_back(grant) for grant in self.grants) else 8
-        return max((box.y + box.height for box in self.boxes.values()), default=0) + below
+        return round(max((box.y + box.height for box in self.boxes.values()), default=0)) + below
 
     def _goes_back(self, grant: Grant) -> bool:
         """Return whether the lines of a grant go backward, below the boxes."""
@@ -203,7 +211,7 @@ def _stacked(columns: Sequence[Sequence[LayoutNode]]) -> dict[LayoutNode, Box]:
         width = max(_width(node) for node in column)
         y = 8 + (max(heights) - height) / 2
         for node in column:
-            boxes[node] = Box(x, y, width, _height(node))
+            boxes[node] = Box(round(x, 1), round(y, 1), round(width, 1), _height(node))
             y += _height(node) + _GAP
         x += width + _COLUMN
     return boxes
@@ -238,7 +246,7 @@ def _width(node: LayoutNode) -> float:
     if isinstance(node, Lane):
         return 0
     wide = max(_columns_of(text_of(node)) * _CHARACTER, _columns_of(shortened(node.owner)) * _SMALL)
-    return max(wide, 12) + 2 * PADDING
+    return max(wide, 12) + 2 * _PADDING
 
 
 def _columns_of(text: str) -> int:
@@ -313,8 +321,9 @@ def _label(text: str) -> str:
 # ---- picture ------------------------------------------------------------------------------------------------------
 # A layout as SVG: text, lines and boxes, with links on them if the picture is part of a page.
 #
-# Colors come from the page's stylesheet, or for a file from its own (`document`).
+# Colors come from the page's stylesheet, or for a file from its own (`document`). The elements are in templates.
 
+_MARGIN, _HEADING = 24, 34  # of a document, as in its template
 NodeLink = Callable[[GraphNode], str]  # the URL that a node links to, or empty
 
 
@@ -326,95 +335,48 @@ def picture_of(
     layout: GraphLayout, title: str, link: NodeLink = no_link, meant: GraphNode | None = None, percent: int = 100
 ) -> SafeString:
     """Draw a layout; `meant` is a node to highlight, and `percent` the scale of the whole picture."""
-    return format_html(
-        '<svg class="picture" role="group" viewBox="0 0 {} {}" width="{}" height="{}" aria-label="{}">{}</svg>',
-        round(layout.width),
-        round(layout.height),
-        round(layout.width * percent / 100),
-        round(layout.height * percent / 100),
-        printable(title),
-        _drawing(layout, link, meant),
-    )
-
-
-def _drawing(layout: GraphLayout, link: NodeLink, meant: GraphNode | None) -> SafeString:
-    lines = [line for grant in layout.grants for line in _lines(grant, layout)]
-    nodes = [(each, box) for each, box in layout.boxes.items() if isinstance(each, GraphNode)]
-    drawn = [_drawn(node, box, link(node), node == meant) for node, box in nodes]
-    return format_html_join("", "{}", ((each,) for each in (*lines, *drawn)))
-
-
-# ---- a standalone file -----------------------------------------------------------------------------------------
-
-_STYLE = mark_safe(
-    "svg{background:#fff}text{fill:#1f2328;font:12px ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}"
-    "text.heading{font:600 16px system-ui,sans-serif}text.owner{fill:#59636e;font:10px system-ui,sans-serif}"
-    "rect{fill:#fff;stroke:#8c959f;stroke-width:1.5}path{fill:none;stroke:#6e7781;stroke-width:1.5}"
-    ".ground{fill:#fff;stroke:none}.role rect{fill:#e8f1fd;stroke:#3b7dd8}"
-    ".permission rect{fill:#e4f7e6;stroke:#176f2c}.relation rect{fill:#f3ebfc;stroke:#8a4fd0}"
-    ".condition rect{stroke-dasharray:4 3}.tip,circle{fill:#6e7781;stroke:none}"
-    "@media (prefers-color-scheme:dark){svg{background:#0d1117}text{fill:#e6edf3}text.owner{fill:#9198a1}"
-    "rect{fill:#0d1117;stroke:#7d8590}path{stroke:#8b949e}.ground{fill:#0d1117}"
-    ".role rect{fill:#12294a;stroke:#6ea8fe}.permission rect{fill:#12341d;stroke:#7ee787}"
-    ".relation rect{fill:#2c1a45;stroke:#c297ff}.tip,circle{fill:#8b949e}}"
-)
-_MARGIN, _HEADING = 24, 34
+    size = {"width": round(layout.width * percent / 100), "height": round(layout.height * percent / 100)}
+    drawn = _drawn(layout, link, meant)
+    return _rendered("picture", layout=layout, title=printable(title), **size, drawn=drawn)
 
 
 def document(pictures: Sequence[tuple[str, GraphLayout]]) -> str:
     """Return pictures with headings, one below the other, as a self-contained SVG."""
     widths = [200.0] + [max(layout.width, len(shortened(heading)) * 10.0) for heading, layout in pictures]
-    drawn, y = [], _MARGIN
+    shown, y = [], _MARGIN
     for heading, layout in pictures:
-        drawn.append(_below_heading(shortened(heading), layout, y))
-        y += _HEADING + round(layout.height) + _MARGIN
-    return format_html(
-        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {0} {1}" width="{0}" height="{1}">'
-        '<style>{2}</style>\n<rect class="ground" width="{0}" height="{1}"/>\n{3}</svg>\n',
-        round(max(widths) + 2 * _MARGIN), y, _STYLE, format_html_join("", "{}", ((each,) for each in drawn)),
-    )  # fmt: skip
-
-
-def _below_heading(heading: str, layout: GraphLayout, y: int) -> SafeString:
-    return format_html(
-        '<g transform="translate({} {})"><text class="heading" y="16">{}</text>'
-        '<g transform="translate(0 {})">{}</g></g>\n',
-        _MARGIN, y, heading, _HEADING, _drawing(layout, no_link, None),
-    )  # fmt: skip
+        shown.append((shortened(heading), y, _drawn(layout, no_link, None)))
+        y += _HEADING + layout.height + _MARGIN
+    return _rendered("document", pictures=shown, width=round(max(widths) + 2 * _MARGIN), height=y)
 
 
 def document_of_sheets(sheets: Sequence[Sheet]) -> str:
     return document([(sheet.title, layout_of_sheet(sheet)) for sheet in sheets])
 
 
+def _drawn(layout: GraphLayout, link: NodeLink, meant: GraphNode | None) -> SafeString:
+    strokes = [stroke for grant in layout.grants for stroke in _strokes(grant, layout)]
+    nodes = [(each, box, link(each)) for each, box in layout.boxes.items() if isinstance(each, GraphNode)]
+    return _rendered("drawn", strokes=strokes, nodes=nodes, meant=meant)
+
+
+def _rendered(template: str, **shown: object) -> SafeString:
+    return render_to_string(f"checks/picture/{template}.svg", shown)
+
+
 # ---- strokes -------------------------------------------------------------------------------------------------
 
 
-def _drawn(node: GraphNode, box: Box, address: str, is_meant: bool) -> SafeString:
-    drawn = format_html(
-        '<g class="{}{}"><title>{}</title><rect x="{}" y="{}" width="{}" height="{}" rx="{}"/>{}</g>',
-        node.kind,
-        " meant" if is_meant else "",
-        printable(f"{node.owner}: {node.label}" if node.owner else node.label),
-        round(box.x, 1),
-        round(box.y, 1),
-        round(box.width, 1),
-        box.height,
-        box.height / 2 if node.kind == "role" else 4,
-        _texts(node, box),
-    )
-    return format_html('<a href="{}">{}</a>', address, drawn) if address else drawn
+class Stroke(NamedTuple):
+    """A line as a path of SVG; `tip` is where it ends in an arrow, and `dot` where it starts with one."""
+
+    shape: str
+    title: str
+    tip: Point | None = None
+    dot: Point | None = None
 
 
-def _texts(node: GraphNode, box: Box) -> SafeString:
-    middle, x = box.y + box.height / 2, round(box.x + PADDING, 1)
-    if not node.owner:
-        return format_html('<text x="{}" y="{}">{}</text>', x, round(middle + 4.5, 1), text_of(node))
-    owner = format_html('<text class="owner" x="{}" y="{}">{}</text>', x, round(middle - 5, 1), shortened(node.owner))
-    return format_html('{}<text x="{}" y="{}">{}</text>', owner, x, round(middle + 11, 1), text_of(node))
-
-
-def _lines(grant: Grant, layout: GraphLayout) -> list[SafeString]:
+def _strokes(grant: Grant, layout: GraphLayout) -> Iterator[Stroke]:
     """Draw a grant: a line from its source to its target.
 
     If it needs several sources, draw a line from each to a dot, and one from the dot to the target.
@@ -422,48 +384,38 @@ def _lines(grant: Grant, layout: GraphLayout) -> list[SafeString]:
     target = layout.boxes[grant.target].left
     title = printable(f"line {grant.line}: {grant.text}")
     if len(grant.sources) == 1:
-        return [_line(grant.sources[0], grant.target, target, True, title, layout)]
+        yield _line(grant.sources[0], grant.target, target, True, title, layout)
+        return
     last = [layout.boxes[route(source, grant.target, layout.ranks)[-2]] for source in grant.sources]
-    dot = (target[0] - 26, (sum(box.right[1] for box in last) / len(last) + target[1]) / 2)
-    joined = [_line(source, grant.target, dot, False, title, layout) for source in grant.sources]
-    drawn = format_html('<circle cx="{}" cy="{}" r="4"><title>{}</title></circle>', *_rounded(dot), title)
-    return [*joined, _stroke([dot, target], title, True), drawn]
+    dot = _rounded((target[0] - 26, (sum(box.right[1] for box in last) / len(last) + target[1]) / 2))
+    for source in grant.sources:
+        yield _line(source, grant.target, dot, False, title, layout)
+    yield Stroke(_path([dot, target]), title, target, dot)
 
 
-def _line(
-    source: GraphNode, target: GraphNode, end: tuple[float, float], is_last: bool, title: str, layout: GraphLayout
-) -> SafeString:
+def _line(source: GraphNode, target: GraphNode, end: Point, is_last: bool, title: str, layout: GraphLayout) -> Stroke:
     ranks, boxes = layout.ranks, layout.boxes
     if ranks[source] >= ranks[target]:  # a cycle of rules: the line goes backward, below the boxes
-        return _back(boxes[source], boxes[target], title)
+        return Stroke(_path_back(boxes[source], boxes[target]), title, boxes[target].left)
     points = [boxes[source].right]
     for lane in route(source, target, ranks)[1:-1]:
-        assert isinstance(lane, Lane)
         points += [boxes[lane].left, boxes[lane].right]
-    return _stroke([*points, end], title, is_last)
+    return Stroke(_path([*points, end]), title, end if is_last else None)
 
 
-def _stroke(points: list[tuple[float, float]], title: str, is_last: bool) -> SafeString:
-    shape = "M{} {}".format(*_rounded(points[0]))
+def _path(points: list[Point]) -> str:
+    shape = "M{} {}".format(*points[0])
     for (x, y), (to_x, to_y) in itertools.pairwise(points):
-        middle = x + (to_x - x) / 2
-        shape += "C{} {} {} {} {} {}".format(*_rounded((middle, y, middle, to_y, to_x, to_y)))
-    return _path(shape, title, points[-1] if is_last else None)
+        middle = round(x + (to_x - x) / 2, 1)
+        shape += f"C{middle} {y} {middle} {to_y} {to_x} {to_y}"
+    return shape
 
 
-def _back(source: Box, target: Box, title: str) -> SafeString:
-    low = max(source.y + source.height, target.y + target.height, HEIGHT) + 10
+def _path_back(source: Box, target: Box) -> str:
+    low = round(max(source.y + source.height, target.y + target.height, HEIGHT) + 10, 1)
     (x, y), (to_x, to_y) = source.right, target.left
-    shape = "M{} {}C{} {} {} {} {} {}".format(*_rounded((x, y, x + 28, y, x + 28, low, (x + to_x) / 2, low)))
-    shape += "C{} {} {} {} {} {}".format(*_rounded((to_x - 28, low, to_x - 28, to_y, to_x, to_y)))
-    return _path(shape, title, target.left)
-
-
-def _path(shape: str, title: str, tip: tuple[float, float] | None) -> SafeString:
-    stroke = format_html('<path d="{}"><title>{}</title></path>', shape, title)
-    if tip is None:
-        return stroke
-    return format_html('{}<path class="tip" d="M{} {}l-7 -4v8z"/>', stroke, *_rounded(tip))
+    right, left, middle = _rounded((x + 28, to_x - 28, (x + to_x) / 2))
+    return f"M{x} {y}C{right} {y} {right} {low} {middle} {low}C{left} {low} {left} {to_y} {to_x} {to_y}"
 
 
 def _rounded(numbers: tuple[float, ...]) -> tuple[float, ...]:
