@@ -62,22 +62,16 @@ class Document:
         return path_of(self.name)
 
 
-@dataclass(frozen=True)
-class DocumentGroup:
-    name: str
-    documents: tuple[Document, ...]
-
-
 def path_of(name: str) -> str:
     return "/docs/" if name == FRONT else f"/docs/{name}/"
 
 
-def groups() -> list[DocumentGroup]:
-    return [DocumentGroup(title, tuple(map(document, of_group))) for title, of_group in ORDER.items()]
+def groups() -> dict[str, list[Document]]:
+    return {title: list(map(document, of_group)) for title, of_group in ORDER.items()}
 
 
 def documents() -> list[Document]:
-    return [each for group in groups() for each in group.documents]
+    return [document(name) for of_group in ORDER.values() for name in of_group]
 
 
 def names() -> frozenset[str]:

@@ -31,7 +31,7 @@ TWO_MEANINGS = {
 }  # fmt: skip
 LIMITS = {
     "lines": 75_317,
-    "files": 293,
+    "files": 298,
     "lines with imports": 4_630,
     "files with `FROM authz_fact`": 2,
     "files that start threads": 1,

@@ -202,16 +202,8 @@ class Submitted:
     may_force: bool = False
 
 
-def check(sent: dict, with_facts: bool) -> Submitted:
-    """Compile and test the text without publishing it; `with_facts`, also count the facts that it doesn't use."""
-    return _outcome(sent, partial(_checked, with_facts))
-
-
-def publish(sent: dict, by: By, may_publish: bool) -> Submitted:
-    return _outcome(sent, partial(_published, by, may_publish))
-
-
-def _outcome(sent: dict, act: Callable[[dict, Source], Submitted]) -> Submitted:
+def submitted(sent: dict, act: Callable[[dict, Source], Submitted]) -> Submitted:
+    """Check or publish the text (`act`); convert exceptions to what the page says about them."""
     source = Source(sent["source"], sent["filename"])
     try:
         return act(sent, source)
@@ -231,7 +223,8 @@ def _outcome(sent: dict, act: Callable[[dict, Source], Submitted]) -> Submitted:
         return Submitted(trouble=reason.message)
 
 
-def _checked(with_facts: bool, sent: dict, source: Source) -> Submitted:
+def checked(with_facts: bool, sent: dict, source: Source) -> Submitted:
+    """Compile and test the text without publishing it; `with_facts`, also count the facts that it doesn't use."""
     drafted = publishing.draft(source.text, source.filename, force=True)
     ignored = publishing.ignored_facts(sent["environment"].pk, drafted.program) if with_facts else publishing.Ignored()
     note = "; ".join(["the policy is valid", *publishing.remarks_on(drafted, ignored)])
@@ -242,12 +235,12 @@ def _checked(with_facts: bool, sent: dict, source: Source) -> Submitted:
     return Submitted(note=f"{note}; not published", excerpts=warnings)
 
 
-def _published(by: By, may_publish: bool, sent: dict, source: Source) -> Submitted:
-    published = publishing.publish(
+def published(by: By, may_publish: bool, sent: dict, source: Source) -> Submitted:
+    done = publishing.publish(
         sent["environment"].pk, source.text, source.filename, force=sent["force"], by=by, note=sent["note"],
         replaces=sent["seen"] or 0, may_publish=may_publish,
     )  # fmt: skip
-    return Submitted(published=published)
+    return Submitted(published=done)
 
 
 def line_numbers(text: str, excerpts: list[highlight.Excerpt]) -> list[tuple[int, str, str]]:
@@ -376,10 +369,9 @@ class EditingAdmin(admin.ModelAdmin):
         if not is_valid:
             return self._editor(request, form, Submitted(trouble="not published. Correct the errors below"))
         sent = form.cleaned_data
-        if "_check" in request.POST:
-            outcome = check(sent, may_view_facts(request))
-        else:
-            outcome = publish(sent, by_admin(request), self.has_add_permission(request))
+        publishes = partial(published, by_admin(request), self.has_add_permission(request))
+        checks = partial(checked, may_view_facts(request))
+        outcome = submitted(sent, checks if "_check" in request.POST else publishes)
         if outcome.published is None:
             return self._editor(request, form, outcome)
         publishing.discard_published(request.user, sent["environment"], sent["source"], sent["stamp"])

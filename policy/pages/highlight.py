@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher, unified_diff
 
-from django.utils.html import escape, format_html, format_html_join
+from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
 
 from policy import publishing
@@ -143,15 +143,7 @@ def _span(kind: str, text: str) -> str:
 # ---- Problems and failed tests as pages show them: next to their lines --------------------------------------------
 
 AROUND = 2  # lines before and after
-_CODE = (("", ""), (mark_safe("<code>"), mark_safe("</code>")))
 _LINE_WIDTH = 300  # characters of a line
-
-
-@dataclass(frozen=True, slots=True)
-class ExcerptLine:
-    number: int
-    html: SafeString
-    is_meant: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,13 +151,13 @@ class Excerpt:
     """A message and the lines that it is about; `start` and `end` are offsets in the text."""
 
     severity: str  # error, warning or failure
-    message: SafeString
-    hint: SafeString
+    message: str
+    hint: str
     line: int
     column: int
     start: int
     end: int
-    lines: tuple[ExcerptLine, ...]
+    lines: tuple[tuple[int, SafeString, bool], ...]  # number, HTML, and whether the message begins there
     explanation: str = ""  # of a failed assertion
 
 
@@ -189,30 +181,20 @@ def _excerpt(source: Source, severity: str, message: str, hint: str, span: Span)
     line, column = source.position(span.start)
     last = source.position(len(source.text))[0]
     numbers = range(max(1, line - AROUND), min(last, line + AROUND) + 1)
-    lines = tuple(_line(source, number, number == line, column - 1, span) for number in numbers)
+    shown = [(number, number == line) for number in numbers]
+    lines = tuple((number, _line(source, number, is_meant, column - 1, span), is_meant) for number, is_meant in shown)
     end = max(span.end, span.start + 1)
-    return Excerpt(severity, _with_code(message), _with_code(hint), line, column, span.start, end, lines)
+    return Excerpt(severity, message, hint, line, column, span.start, end, lines)
 
 
-def _with_code(message: str) -> SafeString:
-    """Return the message as HTML, with `<code>` in place of backticks; unpaired backticks are kept."""
-    pieces = message.split("`")
-    if len(pieces) % 2 == 0:
-        return format_html("{}", message)
-    return format_html_join(
-        "", "{}{}{}", ((_CODE[index % 2][0], piece, _CODE[index % 2][1]) for index, piece in enumerate(pieces))
-    )
-
-
-def _line(source: Source, number: int, is_meant: bool, before: int, span: Span) -> ExcerptLine:
+def _line(source: Source, number: int, is_meant: bool, before: int, span: Span) -> SafeString:
     text = source.line_text(number)
     if not is_meant:
-        html = highlighted_lines(text[:_LINE_WIDTH])
-        return ExcerptLine(number, html[0], False)
+        return highlighted_lines(text[:_LINE_WIDTH])[0]
     start = max(0, before - _LINE_WIDTH // 2)
     shown = text[start : start + _LINE_WIDTH] or " "
     left = min(before - start, len(shown) - 1)
-    return ExcerptLine(number, marked_line(shown, left, left + max(1, span.end - span.start)), True)
+    return marked_line(shown, left, left + max(1, span.end - span.start))
 
 
 def span_of_line(source: Source, line: int) -> Span:
