@@ -14,8 +14,9 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 
 from facts import history_pages
-from facts.accept import sentences, unknown_names
+from facts.accept import UnknownName, sentences, unknown_names
 from facts.keyset_pages import Count
+from facts.loading import Loaded
 from facts.models import Signature
 from facts.pages import browse, change
 from facts.pages.browse import browse_url, end_of, narrowed
@@ -103,8 +104,7 @@ class FactAdmin(admin.ModelAdmin):
         stored = f"{fact.noted} {end_of(fact)}".rstrip()
         self._note(request, change.kind_of(environment, fact), "Added a fact.")
         self.message_user(request, f"Stored: {stored}", messages.SUCCESS)
-        for sentence in sentences(unknown_names(browse.program_of(environment), [fact])):
-            self.message_user(request, f"{sentence[0].upper()}{sentence[1:]}.", messages.WARNING)
+        self._warn_of(request, unknown_names(browse.program_of(environment), [fact]))
         there = reverse("admin:authz_facts_signature_add") + f"?environment={environment.pk}"
         first = fact.args[0]
         back = browse_url(environment.pk, predicate=fact.predicate, type=first.type, id=first.id)
@@ -165,21 +165,17 @@ class FactAdmin(admin.ModelAdmin):
             initial={"environment": environment, "format": "notation"},
             label_suffix="",
         )
-        outcome = None
         if request.method == "POST" and form.is_valid():
-            outcome = change.act(form, by_admin(request), not self._may_change_ends(request))
-            if outcome.loaded is not None:
-                return self._imported(request, form.cleaned_data["environment"], outcome)
-        return self._page(request, "import", "Import facts", {"form": form, "outcome": outcome})
+            loaded = form.store(by_admin(request), not self._may_change_ends(request))
+            if loaded is not None:
+                return self._imported(request, form.cleaned_data["environment"], loaded)
+        return self._page(request, "import", "Import facts", {"form": form})
 
-    def _imported(self, request: HttpRequest, environment: Environment, outcome: change.ImportOutcome) -> HttpResponse:
-        loaded = outcome.loaded
-        assert loaded is not None, "what was stored is told"
+    def _imported(self, request: HttpRequest, environment: Environment, loaded: Loaded) -> HttpResponse:
         self._note(request, environment, f"Imported {loaded.read:,} facts, {loaded.inserted:,} of them new.")
         imported = f"{Count(loaded.read).facts} imported, {loaded.inserted:,} new."
         self.message_user(request, imported, messages.SUCCESS)
-        for sentence in outcome.warnings:
-            self.message_user(request, f"{sentence[0].upper()}{sentence[1:]}.", messages.WARNING)
+        self._warn_of(request, loaded.unknown)
         return HttpResponseRedirect(browse_url(environment.pk))
 
     @read_snapshot()
@@ -221,6 +217,10 @@ class FactAdmin(admin.ModelAdmin):
             raise Http404("This revision does not exist.")
         shown = history_pages.revision_page(request, revision)
         return self._page(request, "revision", f"Revision {revision.number}", shown)
+
+    def _warn_of(self, request: HttpRequest, unknown: Sequence[UnknownName]) -> None:
+        for sentence in sentences(unknown):
+            self.message_user(request, f"{sentence[0].upper()}{sentence[1:]}.", messages.WARNING)
 
     # ---- shared -----------------------------------------------------------------------------------------------
 

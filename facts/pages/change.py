@@ -4,7 +4,7 @@ import atexit
 import io
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
@@ -15,7 +15,7 @@ from django.core.files.uploadedfile import UploadedFile
 from django.http import FileResponse, QueryDict
 
 from facts import store
-from facts.accept import EndIsPast, sentences, shape_text
+from facts.accept import EndIsPast, shape_text
 from facts.keyset_pages import MARKS, Mark, SearchColumn, every
 from facts.loading import LinesRejected, Loaded, load
 from facts.models import COLUMNS, Row, Signature
@@ -271,6 +271,8 @@ class ImportForm(forms.Form):
             '{"predicate": "is_public", "args": [{"type": "Repo", "id": "acme"}]}')}),
     )  # fmt: skip
     file = forms.FileField(required=False, label="Or upload a file", allow_empty_file=True)
+    trouble = ""  # why nothing was stored
+    wrong: Sequence[tuple[BadLine, str]] = ()  # the invalid lines because of which nothing was stored, and their texts
 
     def clean(self) -> dict:
         super().clean()
@@ -308,40 +310,21 @@ class ImportForm(forms.Form):
         file.seek(0)
         return io.BytesIO(file.read())
 
+    def store(self, by: By, ends_stay: bool = True) -> Loaded | None:
+        """Store what was submitted, all or nothing; if nothing, `trouble` or `wrong` says why."""
+        try:
+            with self.opened() as file:
+                where, lines = self.cleaned_data["environment"].pk, READERS[self.reader](file)
+                return load(where, lines, by=by, ends_stay=ends_stay)
+        except LinesRejected as reason:
+            self.wrong = self._with_texts(reason.bad)
+        except (AuthzError, Unavailable) as reason:
+            self.trouble = reason.message
+        return None
 
-@dataclass(frozen=True)
-class Wrong:
-    number: int
-    reason: str
-    text: str
-
-
-@dataclass(frozen=True)
-class ImportOutcome:
-    loaded: Loaded | None = None
-    warnings: tuple[str, ...] = ()
-    wrong: tuple[Wrong, ...] = ()
-    trouble: str = ""
-
-
-def act(form: ImportForm, by: By, ends_stay: bool = True) -> ImportOutcome:
-    """Store what was submitted, all or nothing."""
-    try:
-        with form.opened() as file:
-            where, lines = form.cleaned_data["environment"].pk, READERS[form.reader](file)
-            loaded = load(where, lines, by=by, ends_stay=ends_stay)
-    except LinesRejected as reason:
-        return ImportOutcome(wrong=tuple(_wrong(form, reason.bad)))
-    except (AuthzError, Unavailable) as reason:
-        return ImportOutcome(trouble=reason.message)
-    return ImportOutcome(loaded, tuple(sentences(loaded.unknown)))
-
-
-def _wrong(form: ImportForm, bad: tuple[BadLine, ...]) -> Iterator[Wrong]:
-    """Yield the invalid lines with their errors and texts; long texts are cut."""
-    wanted = {each.number for each in bad}
-    with form.opened() as file:
-        lines = {number: line for number, line in enumerate(file, 1) if number in wanted}
-    for each in bad:
-        text = lines.get(each.number, b"").decode(errors="replace").rstrip()
-        yield Wrong(each.number, each.reason, text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…")
+    def _with_texts(self, bad: Iterable[BadLine]) -> list[tuple[BadLine, str]]:
+        wanted = {each.number for each in bad}
+        with self.opened() as file:
+            lines = {number: line for number, line in enumerate(file, 1) if number in wanted}
+        texts = [lines.get(each.number, b"").decode(errors="replace").rstrip() for each in bad]
+        return [(each, text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…") for each, text in zip(bad, texts)]

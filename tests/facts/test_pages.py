@@ -380,9 +380,9 @@ def test_all_of_a_file_is_stored_or_nothing_and_why(staff, environment):
         "q(User:" + "x" * 4000,
     ]
     page = send(staff, environment, "\n".join(lines))
-    wrong = page.context["outcome"].wrong
-    assert [each.number for each in wrong] == [2, 3, 4, 6]
-    assert "args: must be an array" in wrong[1].reason and len(wrong[3].text) == 301
+    wrong = page.context["form"].wrong
+    assert [each.number for each, _ in wrong] == [2, 3, 4, 6]
+    assert "args: must be an array" in wrong[1][0].reason and len(wrong[3][1]) == 301
     assert stored(environment) == [ANN]
     assert "member(User:x, Team:t)" in text_of(page), "what was pasted is there to be mended"
 
@@ -408,7 +408,7 @@ def test_an_import_of_nothing_or_of_two_things_says_so(staff, environment, tmp_p
 def test_facts_that_the_policy_has_no_use_for_are_not_imported(staff, repos):
     before = stored(repos)
     page = send(staff, repos, "has_role(User:x, reader, Repo:x)\nhas_rol(User:x, reader, Repo:x)")
-    (wrong,) = page.context["outcome"].wrong
+    ((wrong, _),) = page.context["form"].wrong
     assert wrong.number == 2 and "did you mean `has_role`?" in wrong.reason and stored(repos) == before
 
 
@@ -441,7 +441,7 @@ def test_whoever_may_only_add_facts_changes_no_end(environment, ends):
         "ends": ["this fact is already stored with another expiry, and you do not have permission to change it"]
     }
     lines = ["member(User:new, Team:t)", "# a comment", f"member(User:ann, Team:t) until {soon}Z"]
-    (wrong,) = send(client, environment, "\n".join(lines)).context["outcome"].wrong
+    ((wrong, _),) = send(client, environment, "\n".join(lines)).context["form"].wrong
     assert (wrong.number, wrong.reason) == (
         3,
         "this fact is already stored with another expiry, and you do not have permission to change it",
