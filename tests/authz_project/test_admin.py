@@ -48,6 +48,19 @@ def test_a_new_key_is_shown_once_and_works(staff, environment):
         assert ">None<" not in shown.content.decode()  # never used, not revoked
 
 
+def test_dates_are_in_iso_8601_and_utc_also_on_the_pages_of_the_framework(staff, environment):
+    token_made(staff, environment, label="shop", **ALL_SCOPES)
+    key = ApiKey.objects.get(label="shop")
+    change = f"/admin/authz_project/apikey/{key.id}/change/"
+    staff.post(change, {"label": "shops", "expires_at": "", **ALL_SCOPES})
+    pages = {"/admin/authz_project/apikey/": key, change: key, "/admin/policy/environment/": environment}
+    for path, of in pages.items():
+        assert f">{of.created_at:%Y-%m-%dT%H:%MZ}<" in staff.get(path).content.decode(), path
+    (entry, *_) = LogEntry.objects.all()
+    history = staff.get(f"/admin/authz_project/apikey/{key.id}/history/").content.decode()
+    assert f"{entry.action_time:%Y-%m-%dT%H:%MZ}" in history
+
+
 def test_the_only_environment_is_selected_for_a_new_key(staff, environment):
     def is_selected() -> bool:
         page = staff.get("/admin/authz_project/apikey/add/").content.decode()
