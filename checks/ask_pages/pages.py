@@ -309,13 +309,12 @@ def trouble_of(reason: AuthzError) -> ShownQuestion:
 
 
 def versions_to_choose(chosen: PolicyVersion) -> list[PolicyVersion]:
-    """Return the latest versions of every environment, and the chosen one."""
-    found = list(
-        PolicyVersion.objects.defer("source")
-        .select_related("environment")
-        .order_by("environment__slug", "-number")[:_MOST_VERSIONS]
-    )
-    return found if chosen in found else [chosen, *found]
+    """Return the chosen version, the latest ones of its environment, and the active ones of the others."""
+    versions = PolicyVersion.objects.defer("source").select_related("environment")
+    own = list(versions.filter(environment=chosen.environment_id).order_by("-number")[:_MOST_VERSIONS])
+    active = Environment.objects.exclude(pk=chosen.environment_id).values("policy_version")
+    others = versions.filter(pk__in=active).order_by("environment__slug")[:_MOST_VERSIONS]
+    return [*([] if chosen in own else [chosen]), *own, *others]
 
 
 # ---- the answer ----------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from policy.core.clock import time_of
 from policy.core.pagination import Cursor
 from policy.models import Environment, PolicyVersion, Revision
 from tests.checks.conftest import POLICY, fact, publish, remove, store, url
+from tests.factories import EnvironmentFactory, PolicyVersionFactory
 
 pytestmark = pytest.mark.one_database
 
@@ -411,6 +412,16 @@ def test_an_earlier_version_and_an_unpublished_text_can_be_asked(admin, version,
     listed = admin.post(there.replace("authorize", "list").replace("Repo:b", "Repo"), {"text": text})
     why = re.search(r'form="tried" formaction="([^"]+)" class="plain-button">Explain', listed.content.decode())[1]
     assert words(admin.post(unescape(why), {"text": text})).startswith("Allowed")
+
+
+def test_other_environments_can_be_chosen_however_many_versions_one_has(admin, version, repos, monkeypatch):
+    monkeypatch.setattr(answer, "_MOST_VERSIONS", 3)
+    other = PolicyVersionFactory(environment=EnvironmentFactory(slug="zoo"))
+    for number in range(4):
+        publish(repos, f"{POLICY}# {number}")
+    page = admin.get(url("ask", version)).content.decode()
+    shown = re.findall(r'<option value="\d+"(?: selected)?>(\w+, version \d+)', page)
+    assert shown == [*(f"default, version {number}" for number in (1, 5, 4, 3)), f"zoo, version {other.number}"]
 
 
 def test_an_earlier_moment_can_be_asked(admin, version, repos):
