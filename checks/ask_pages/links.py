@@ -3,7 +3,6 @@
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
@@ -97,22 +96,17 @@ def _value_of(asked: Asked) -> Value | None:
 COMMAND = "authz"
 
 
-@dataclass(frozen=True)
-class Copy:
-    title: str
-    text: str
-
-
-def copies(asked: PageQuestion, questions: Sequence[Question], origin: str) -> list[Copy]:
-    """Return what can be copied; empty for a draft, since only the page can ask it."""
+def copies(asked: PageQuestion, questions: Sequence[Question], origin: str) -> list[tuple[str, str]]:
+    """Return what can be copied, with titles; empty for a draft, since only the page can ask it."""
     about = (asked.actor, asked.action, asked.resource)
     is_any = any(each is not None and each.ids == (ANY,) for each in about)  # only explanations can be about any value
     if asked.text or (is_any and asked.kind.name != "authorize"):
         return []
-    command = _command(asked, is_any)
-    return [Copy("Command line", command)] * bool(command) + [
-        Copy("HTTP API", _curl(asked, each, origin)) for each in questions
+    found = [
+        ("Command line", _command(asked, is_any)),
+        *(("HTTP API", _curl(asked, each, origin)) for each in questions),
     ]
+    return [(title, line) for title, line in found if line]
 
 
 # ---- HTTP API ------------------------------------------------------------------------------------------------------

@@ -43,11 +43,6 @@ from policy.values import STRING, Value
 # ---- Texts for a review: values, moments, counts, and progress ----------------------------------------------------
 
 
-def shown(value: Value) -> str:
-    """Return `User:ann`; `User:*` is every User that no other line is about."""
-    return f"{value.type}:*" if value.id == ANY else shown_value(value)
-
-
 def shown_action(action: Value) -> str:
     """Return the action, with quotes only if it could be misread without."""
     if action.id == ANY:

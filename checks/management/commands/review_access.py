@@ -10,10 +10,11 @@ from typing import Any
 import orjson
 from django.core.management.base import CommandError
 
+from checks.ask_pages.question import written
 from checks.asking.ask import Trusted
 from checks.asking.question import Asked, allow
 from checks.compare.review import Access, AccessState, NotAnswered, Review, ReviewFilter, moments_reviewed
-from checks.compare.review_page import described, looked_text, shown, shown_action
+from checks.compare.review_page import described, looked_text, shown_action
 from checks.compare.review_walk import all_lines, counted
 from checks.explain.cases import ANY
 from checks.explain.explain import Explanation, explain, explanation_to_json, explanation_to_text, value_to_json
@@ -152,7 +153,7 @@ def _about(line: NotAnswered) -> Access:
 
 
 def _shown(line: Access) -> tuple[str, str, str]:
-    return shown(line.actor), shown_action(line.action), shown(line.resource)
+    return written(line.actor), shown_action(line.action), written(line.resource)
 
 
 _FORMATS: dict[str, Callable[[Access | NotAnswered, _Explainer | None], str]] = {
