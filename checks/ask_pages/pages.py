@@ -371,7 +371,8 @@ def _headline(found: Listed, column: str) -> str:
         return " and ".join(f"Every {'action' if column == 'action' else name}" for name in found.every)
     if found.total is None:
         return f"More than {max(found.named, 1):,} {column}s"
-    return f"{f'{found.total:,}' if found.total else 'No'} {column}s" if found.total != 1 else f"1 {column}"
+    count = f"{found.total:,}" if found.total else "No"
+    return f"{count} {column}{'' if found.total == 1 else 's'}"
 
 
 def _range(found: Listed) -> str:

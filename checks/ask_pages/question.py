@@ -89,7 +89,6 @@ class QuestionForm:
     column: str = ""  # the target, if the answer is a list
 
 
-REVIEW = "review"  # the tab of the access review, whose page has a form of its own
 _ACTOR = QuestionField("actor", "Actor", "User:alice", "actors")
 _ACTION = QuestionField("action", "Action", "read", "actions")
 _RESOURCE = QuestionField("resource", "Resource", "Repo:anvil", "resources")
@@ -140,10 +139,13 @@ def carried_over(fields: Mapping[str, str], kind: QuestionForm) -> dict[str, str
 
 
 def tabs(version: PolicyVersion, fields: Mapping[str, str], here: str) -> list[tuple[str, str, str, bool]]:
-    """Return name, title and URL of each kind of question about the same values, and whether it is the page's own."""
+    """Return name, title and URL of each kind of question about the same values, and whether it is the page's own.
+
+    The last one is the access review, whose page has a form of its own.
+    """
     found = [(each.name, each.title, page_url("ask", version.pk, carried_over(fields, each))) for each in KINDS]
     actor = carried_over(fields, KINDS[0]).get("actor", "")
-    found.append((REVIEW, "Changes", page_url("review", version.pk, {"actor_type": actor.removesuffix(":*")})))
+    found.append(("review", "Changes", page_url("review", version.pk, {"actor_type": actor.removesuffix(":*")})))
     return [(*each, each[0] == here) for each in found]
 
 
@@ -311,6 +313,14 @@ def moment_fields(asked: AsOf | None, moment: Moment) -> dict[str, str]:
     if asked is None:
         return {}
     return {"revision": str(moment.revision)} if isinstance(asked, int) else {"at": text_of(moment.at)}
+
+
+def why_url(access: tuple[Value, Value, Value], moment: Moment, asked: AsOf | None) -> str:
+    """Return the URL that explains whether an actor may do something, as of a moment and by its policy."""
+    actor, action, resource = access
+    about = {"kind": "authorize", "actor": written(actor), "resource": written(resource)}
+    about |= {"action": written_action(action.id)}
+    return page_url("ask", moment.version, asked_again(about, **moment_fields(asked, moment)))
 
 
 # ---- completion ---------------------------------------------------------------------------------------------------

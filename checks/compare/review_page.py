@@ -9,20 +9,7 @@ from typing import NamedTuple
 from django import forms
 
 from checks.ask_pages.links import command_line
-from checks.ask_pages.question import (
-    REVIEW,
-    Link,
-    Note,
-    as_of_asked,
-    asked_again,
-    moment_fields,
-    page_url,
-    program_or_none,
-    tabs,
-    unmentioned,
-    written,
-    written_action,
-)
+from checks.ask_pages.question import Link, Note, as_of_asked, page_url, program_or_none, tabs, unmentioned, why_url
 from checks.asking import run
 from checks.asking.snapshot import Snapshot, snapshot
 from checks.compare import review_walk
@@ -164,7 +151,7 @@ def empty_review_page(version: PolicyVersion, sent: Mapping[str, str]) -> dict[s
     return {
         "sent": sent,
         "environment": version.environment,
-        "tabs": tabs(version, {"actor": actor} if _is_one(actor) else {}, REVIEW),
+        "tabs": tabs(version, {"actor": actor} if _is_one(actor) else {}, "review"),
         "since": list(_since(version, sent)),
         "types": sorted(declared),
         "actions": sorted({name for each in declared.values() for name in each.permissions}),
@@ -265,14 +252,7 @@ def _line_to_json(line: Access) -> dict[str, object]:
 def _whys(line: Access, moments: Sequence[Moment], asked: Sequence[AsOf | None]) -> dict[str, str]:
     """Return the URLs of the line's explanations as of each moment, by their labels."""
     labels = ["Explain"] if len(moments) == 1 else ["before", "now" if asked[-1] is None else "after"]
-    return {label: _why_url(line, moment, when) for label, moment, when in zip(labels, moments, asked)}
-
-
-def _why_url(line: Access, moment: Moment, asked: AsOf | None) -> str:
-    """Return the URL of the line's explanation as of a moment."""
-    about = {"kind": "authorize", "actor": written(line.actor), "resource": written(line.resource)}
-    about |= {"action": written_action(line.action.id)}
-    return page_url("ask", moment.version, asked_again(about, **moment_fields(asked, moment)))
+    return {label: why_url(line[1:], moment, when) for label, moment, when in zip(labels, moments, asked)}
 
 
 def _wanted(sent: Mapping[str, str]) -> ReviewFilter:
