@@ -4,9 +4,10 @@ import itertools
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
-from django.template.loader import render_to_string
+from django.template import Context, Engine
 from django.utils.safestring import SafeString
 
 from checks.picture.graph import ANY_NAME, Grant, GraphNode, Sheet, joined
@@ -324,6 +325,8 @@ def _label(text: str) -> str:
 # Colors come from the page's stylesheet, or for a file from its own (`document`). The elements are in templates.
 
 _MARGIN, _HEADING = 24, 34  # of a document, as in its template
+# An engine of their own: that of the settings loads the template tags of all apps, which commands have no use for.
+_TEMPLATES = Engine([str(Path(__file__).parents[1] / "templates" / "checks" / "picture")])
 NodeLink = Callable[[GraphNode], str]  # the URL that a node links to, or empty
 
 
@@ -356,12 +359,17 @@ def document_of_sheets(sheets: Sequence[Sheet]) -> str:
 
 def _drawn(layout: GraphLayout, link: NodeLink, meant: GraphNode | None) -> SafeString:
     strokes = [stroke for grant in layout.grants for stroke in _strokes(grant, layout)]
-    nodes = [(each, box, link(each)) for each, box in layout.boxes.items() if isinstance(each, GraphNode)]
+    nodes = [
+        (each, box, link(each), printable(f"{each.owner}: {each.label}" if each.owner else each.label),
+         shortened(each.owner), text_of(each))
+        for each, box in layout.boxes.items()
+        if isinstance(each, GraphNode)
+    ]  # fmt: skip
     return _rendered("drawn", strokes=strokes, nodes=nodes, meant=meant)
 
 
 def _rendered(template: str, **shown: object) -> SafeString:
-    return render_to_string(f"checks/picture/{template}.svg", shown)
+    return _TEMPLATES.get_template(f"{template}.svg").render(Context(shown, use_l10n=False))
 
 
 # ---- strokes -------------------------------------------------------------------------------------------------
