@@ -5,6 +5,7 @@ The first ones run over each database, and of the others, one half over SQLite a
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 
@@ -46,6 +47,37 @@ def seeds(numbers: Sequence[int], every: int = 1) -> Callable[[Callable[..., Non
                     raise
 
         return pytest.mark.parametrize("seed", parts)(of_each)
+
+    return decorated
+
+
+def together(
+    names: str, cases: Iterable[object], told: Callable[[object], str] = repr
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Call the test with each case in one item, and tell all that fail. Its fixtures are set up once, for all of them.
+
+    Like `pytest.mark.parametrize`, for cases that leave nothing behind which another one meets.
+    """
+    arguments = [name.strip() for name in names.split(",")]
+    given = [(case, case if len(arguments) > 1 else (case,)) for case in cases]
+
+    def decorated(test: Callable[..., None]) -> Callable[..., None]:
+        @wraps(test)
+        def of_each(*positional: object, **fixtures: object) -> None:
+            failed = []
+            for case, values in given:
+                try:
+                    test(*positional, **fixtures, **dict(zip(arguments, values, strict=True)))
+                except (Exception, pytest.fail.Exception) as error:
+                    error.add_note(f"{names} = {told(case)}")
+                    failed.append(error)
+            if failed:
+                raise BaseExceptionGroup(f"{len(failed)} of {len(given)} cases fail", failed)
+
+        signature = inspect.signature(test)
+        fixtures = [each for each in signature.parameters.values() if each.name not in arguments]
+        of_each.__signature__ = signature.replace(parameters=fixtures)
+        return of_each
 
     return decorated
 

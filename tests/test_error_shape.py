@@ -3,7 +3,7 @@
 import pytest
 from django.urls import URLPattern, URLResolver, get_resolver
 
-from tests.sampling import some
+from tests.sampling import some, together
 
 pytestmark = pytest.mark.one_database
 
@@ -28,7 +28,7 @@ OPEN = ("/healthcheck", "/openapi.json", "/docs")
 
 
 @pytest.mark.parametrize("method", some(("POST", "GET", "DELETE", "PUT"), 4))
-@pytest.mark.parametrize("path", ENDPOINTS)
+@together("path", ENDPOINTS)
 def test_bad_bodies_are_answered_with_a_message(api, path, method):
     for body in BAD_BODIES:
         answer = api.request(method, path, body)
@@ -37,7 +37,7 @@ def test_bad_bodies_are_answered_with_a_message(api, path, method):
             assert isinstance(answer.json()["message"], str), (body, answer.content)
 
 
-@pytest.mark.parametrize("path", [path for path in ENDPOINTS if path not in OPEN])
+@together("path", [path for path in ENDPOINTS if path not in OPEN])
 def test_every_endpoint_wants_a_key(api, path):
     for method in ("GET", "POST", "DELETE"):
         answer = api.request(method, path, b"{}", Authorization="Bearer e_default_x_y")

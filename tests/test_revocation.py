@@ -1,10 +1,9 @@
 """A revoked key opens nothing from then on, not even in a process that has just served it."""
 
-import pytest
-
 from authz_project.keys import revoke_key
 from authz_project.models import ApiKey
 from tests.contract import OPERATIONS
+from tests.sampling import together
 
 ACTOR = {"actor_type": "User", "actor_id": "u"}
 REQUESTS = (
@@ -18,8 +17,9 @@ REQUESTS = (
 )
 
 
-@pytest.mark.parametrize(("method", "path", "body"), REQUESTS, ids=lambda part: part if isinstance(part, str) else "")
-def test_a_revoked_key_is_refused_by_every_endpoint(api, method, path, body):
+@together("number, request_of", enumerate(REQUESTS))
+def test_a_revoked_key_is_refused_by_every_endpoint(new_api, number, request_of):
+    api, (method, path, body) = new_api(f"asked{number}"), request_of
     assert api.request(method, path, body).status_code not in (401, 405)
     revoke_key(ApiKey.objects.get(environment=api.environment))
     answer = api.request(method, path, body)

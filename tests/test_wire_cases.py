@@ -2,14 +2,13 @@
 
 import json
 
-import pytest
-
 from tests.conversation import play
+from tests.sampling import together
 from tests.service import ROOT
 
 CASES = json.loads((ROOT / "tests" / "cases" / "wire.json").read_text())["cases"]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+@together("case", CASES, told=lambda case: case["name"])
 def test_the_conversation_goes_as_it_should(service, case):
     play(service, case)

@@ -13,6 +13,7 @@ from tests import citus
 from tests.checks import decisions
 from tests.checks.conftest import about, fact
 from tests.conversation import play
+from tests.sampling import together
 from tests.service import ROOT, Service, start_service
 
 CASES = json.loads((ROOT / "tests" / "cases" / "wire.json").read_text())["cases"]
@@ -50,12 +51,12 @@ def _manage(url: str, *command: str, **options) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+@together("case", CASES, told=lambda case: case["name"])
 def test_the_conversation_goes_as_it_should(served, case):
     play(served, case)
 
 
-@pytest.mark.parametrize("case", DECISIONS, ids=lambda case: str(case["seed"]))
+@together("case", DECISIONS, told=lambda case: f"seed {case['seed']}")
 def test_decisions_are_right(served, case):
     assert decisions.play(served.fresh_client(), case) == []
 

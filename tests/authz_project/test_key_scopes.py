@@ -10,6 +10,7 @@ from authz_project.urls import endpoints
 from policy.active import Scope
 from tests.authz_project.test_two_ways import Ways
 from tests.conftest import Api, whole
+from tests.sampling import together
 from tests.test_revocation import REQUESTS
 
 NEEDED = {  # of what changes something, and of previews; all else that wants a key but the greeting is reading
@@ -27,7 +28,7 @@ NEEDED = {  # of what changes something, and of previews; all else that wants a 
 GREETING = {"/api", "/api/"}
 
 
-@pytest.mark.parametrize("path", sorted(endpoints))
+@together("path", sorted(endpoints))
 def test_every_endpoint_says_what_it_needs(path):
     endpoint = endpoints[path]
     assert set(endpoint.scopes) == (set(endpoint.handlers) if endpoint.needs_key else set())
@@ -46,20 +47,16 @@ def test_nothing_is_handled_without_a_word_about_scopes():
         forgetful.scope_of("DELETE")
 
 
-@pytest.fixture
-def narrowed(api) -> Api:
-    """A key of the same environment, for which a test says what it is good for."""
-    return Api(api.environment, create_key(api.environment)[1])
-
-
 def narrow(api: Api, *scopes: Scope) -> None:
     flags = {column: scope in scopes for scope, column in SCOPE_COLUMNS.items()}
     ApiKey.objects.filter(prefix=api.key.rpartition("_")[0]).update(**flags)
 
 
-@pytest.mark.parametrize(("method", "path", "body"), REQUESTS, ids=lambda part: part if isinstance(part, str) else "")
-def test_a_key_without_the_scope_is_refused_and_told_so(api, narrowed, method, path, body):
+@together("number, request_of", enumerate(REQUESTS))
+def test_a_key_without_the_scope_is_refused_and_told_so(new_api, number, request_of):
     """Also where the process has just served it, and was given back what it asks for."""
+    api, (method, path, body) = new_api(f"asked{number}"), request_of
+    narrowed = Api(api.environment, create_key(api.environment)[1])  # for which it is said below what it is good for
     before = api.post("/authorize", QUESTION).json(), api.get("/facts").json()
     needed = endpoints[whole(path)[1:]].scopes[method]
     narrow(narrowed, *(scope for scope in Scope if scope != needed))

@@ -21,6 +21,7 @@ from tests import pgbouncer, postgresql
 from tests.checks import decisions
 from tests.checks.conftest import about, fact
 from tests.conversation import play
+from tests.sampling import together
 from tests.service import ROOT, start_service
 
 CASES = json.loads((ROOT / "tests" / "cases" / "wire.json").read_text())["cases"]
@@ -62,12 +63,12 @@ def pooled(pooler, tmp_path_factory):
     assert "Traceback" not in service.log.read_text()
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+@together("case", CASES, told=lambda case: case["name"])
 def test_the_conversation_goes_as_it_should(pooled, case):
     play(pooled, case)
 
 
-@pytest.mark.parametrize("case", DECISIONS, ids=lambda case: str(case["seed"]))
+@together("case", DECISIONS, told=lambda case: f"seed {case['seed']}")
 def test_decisions_are_right(pooled, case):
     assert decisions.play(pooled.fresh_client(), case) == []
 
@@ -181,12 +182,12 @@ def keys_of(pooler, schema: str) -> int:
     return number
 
 
-@pytest.mark.parametrize("case", CASES[::4], ids=lambda case: case["name"])
+@together("case", CASES[::4], told=lambda case: case["name"])
 def test_the_conversation_goes_as_it_should_in_a_space(spaced, case):
     play(spaced, case)
 
 
-@pytest.mark.parametrize("case", DECISIONS[::4], ids=lambda case: str(case["seed"]))
+@together("case", DECISIONS[::4], told=lambda case: f"seed {case['seed']}")
 def test_decisions_are_right_in_a_space(spaced, case):
     assert decisions.play(spaced.fresh_client(), case) == []
 

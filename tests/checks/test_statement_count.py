@@ -1,10 +1,13 @@
 """A question is one statement, the check of the caller's key included."""
 
+from itertools import product
+
 import pytest
 
 from tests.checks.conftest import about, fact, publish, store, value
 from tests.checks.statements import counted
 from tests.contract import ASKED, send_story
+from tests.sampling import together
 
 CONTEXT = [fact("has_role", "User:ann", "reader", "Repo:z"), fact("is_public", "Repo:y")]
 KINDS = ("Repo", "Org", "Zap")
@@ -44,8 +47,7 @@ def remembering(request, settings) -> None:
 
 
 @pytest.mark.parametrize("remembering", [True, False], ids=["kept", "asked"], indirect=True)
-@pytest.mark.parametrize("name", QUESTIONS)
-@pytest.mark.parametrize("context", [[], CONTEXT], ids=["plain", "with context facts"])
+@together("name, context", product(QUESTIONS, [[], CONTEXT]))
 def test_a_question_is_one_statement(repos, name, context):
     path, body = QUESTIONS[name]
     body = {**body, "context_facts": context}

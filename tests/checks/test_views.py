@@ -1,9 +1,10 @@
 """Every question over HTTP: the exact bodies of answers, and what is said of bodies that are wrong."""
 
-import pytest
+from itertools import product
 
 from checks.asking.ask import LiveSession
 from tests.checks.conftest import about, fact, publish, store, value
+from tests.sampling import together
 
 ANN_READS = about("User:ann", action="read")
 HOSTILE = [
@@ -15,8 +16,8 @@ HOSTILE = [
 # ---- authorize ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("actor", "action", "resource", "allowed"),
+@together(
+    "actor, action, resource, allowed",
     [
         ("User:ann", "read", "Repo:a", True),
         ("User:ann", "read", "Repo:b", True),
@@ -87,15 +88,14 @@ GOOD = {
 }
 
 
-@pytest.mark.parametrize("path", GOOD)
-@pytest.mark.parametrize("wrong", [None, [], "x", 3, b"{", b'{"a":'])
+@together("path, wrong", product(GOOD, [None, [], "x", 3, b"{", b'{"a":']))
 def test_a_body_that_is_no_object_is_refused(repos, path, wrong):
     answer = repos.post(path, wrong)
     assert answer.status_code == 400
     assert set(answer.json()) == {"message"}
 
 
-@pytest.mark.parametrize(("path", "member"), [(path, member) for path, body in GOOD.items() for member in body])
+@together("path, member", [(path, member) for path, body in GOOD.items() for member in body])
 def test_a_wrong_member_is_refused_by_name(repos, path, member):
     without = {name: value for name, value in GOOD[path].items() if name != member}
     for body in (without, *({**without, member: wrong} for wrong in (None, 5, "", {}, ["x"]))):
@@ -104,15 +104,14 @@ def test_a_wrong_member_is_refused_by_name(repos, path, member):
         assert answer.json()["message"].startswith(member), body
 
 
-@pytest.mark.parametrize("text", ["a\0b", "x" * 513, "é" * 257, "*"], ids=["NUL", "513", "514", "star"])
-@pytest.mark.parametrize("member", ["actor_id", "resource_id", "action"])
+@together("member, text", product(["actor_id", "resource_id", "action"], ["a\0b", "x" * 513, "é" * 257, "*"]))
 def test_an_id_that_no_fact_can_have_is_refused(repos, member, text):
     answer = repos.post("/authorize", {**GOOD["/authorize"], member: text})
     assert answer.status_code == 400
     assert answer.json()["message"].startswith(member)
 
 
-@pytest.mark.parametrize("text", HOSTILE)
+@together("text", HOSTILE)
 def test_ids_of_any_characters_are_only_ids(repos, text):
     store(repos, fact("has_role", f"User:{text}", "reader", f"Repo:{text}"))
     who = {"actor_type": "User", "actor_id": text}
@@ -131,8 +130,8 @@ def test_ids_of_any_characters_are_only_ids(repos, text):
 # ---- actions, in one and in bulk --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("actor", "resource", "names"),
+@together(
+    "actor, resource, names",
     [
         ("User:bob", "Repo:a", ["read", "write"]),
         ("User:ann", "Org:o", ["read"]),
@@ -200,7 +199,7 @@ def test_whoever_may_act_on_all_may_act_on_those_that_are_asked_about(repos):
     assert repos.post("/authorize_resources", body).json() == {"results": asked}
 
 
-@pytest.mark.parametrize("size", [0, 1, 31, 32, 33, 99, 100, 101, 999, 1000, 1001, 10001])
+@together("size", [0, 1, 31, 32, 33, 99, 100, 101, 999, 1000, 1001, 10001])
 def test_any_number_of_resources(repos, size):
     context = [fact("is_public", f"Repo:n{number}") for number in range(0, size, 2)]
     asked = [value(f"Repo:n{number}") for number in range(size)]
@@ -252,9 +251,7 @@ def test_an_expectation_is_taken_and_answered_with_the_offset(repos):
         assert int(answer.headers["OsoOffset"]) > 0
 
 
-@pytest.mark.parametrize(
-    "body", [{}, {"request_id": "x"}, {"request_id": "x", "expected": "yes"}, {"expected": True}, []]
-)
+@together("body", [{}, {"request_id": "x"}, {"request_id": "x", "expected": "yes"}, {"expected": True}, []])
 def test_a_wrong_expectation_is_refused(repos, body):
     assert repos.post("/expect", body).status_code == 400
 

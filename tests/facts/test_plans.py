@@ -6,6 +6,7 @@ from django.db import connection
 from facts.models import COLUMNS
 from facts.store import id_conditions
 from facts.wire import Argument
+from tests.sampling import together
 
 ARITIES = range(1, 6)
 ROWS = 2_000  # of each arity
@@ -30,19 +31,19 @@ def filled(db):
     return db
 
 
-@pytest.mark.parametrize(("arity", "position"), ONE)
+@together("arity, position", ONE)
 def test_any_one_argument_is_searched_by_index(filled, arity, position):
     plan = plan_of_look_up(arity, (position,))
     assert is_search(plan, f"a{position}"), plan
 
 
-@pytest.mark.parametrize(("arity", "positions"), TWO)
+@together("arity, positions", TWO)
 def test_more_arguments_are_searched_by_index(filled, arity, positions):
     plan = plan_of_look_up(arity, positions)
     assert any(is_search(plan, f"a{position}") for position in positions), plan
 
 
-@pytest.mark.parametrize("given", ["a0", "a2"])
+@together("given", ["a0", "a2"])
 def test_a_list_of_names_next_to_the_entity_stays_in_the_index(filled, given):
     plan = plan_of(
         f"SELECT a0, a2 FROM authz_fact f WHERE f.sig = 3 AND f.{given} = %s AND f.a1 IN (%s, %s)", ("x", "y", "z")

@@ -18,6 +18,7 @@ from policy.core.clock import now
 from policy.core.pagination import Cursor, Pager
 from policy.values import Value
 from tests.facts.test_plans import filled  # noqa: F401  a table that is worth an index
+from tests.sampling import together
 
 HOSTILE = [
     "a", "A", "ab", "a%", "a_", "a\\", "a'", 'a"', "a\n", "a\x1f", "%", "_", "\\", "'; DROP TABLE authz_fact; --",
@@ -65,14 +66,13 @@ MIXED = [
 ]
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
-@pytest.mark.parametrize(
-    ("ids", "type_name"),
-    [
-        (keyset_pages.EVERY, ""), (exactly("a"), ""), (exactly("a"), "U"), (beginning("a"), ""), (beginning(""), "U"),
-        (exactly("?"), ""),
-    ],
-)  # fmt: skip
+SOUGHT = [
+    (keyset_pages.EVERY, ""), (exactly("a"), ""), (exactly("a"), "U"), (beginning("a"), ""), (beginning(""), "U"),
+    (exactly("?"), ""),
+]  # fmt: skip
+
+
+@together("ids, type_name, size", [(*sought, size) for sought in SOUGHT for size in (1, 2, 3, 7, 100)])
 def test_each_fact_is_on_one_page_both_ways(environment, ids, type_name, size):
     kinds = stored(environment, *MIXED)
     steps = search_columns(kinds, ids, type_name)
@@ -94,7 +94,7 @@ def meant(value: Value, ids: keyset_pages.IdRange, type_name: str) -> bool:
     return fits and type_name in ("", value.type)
 
 
-@pytest.mark.parametrize("text", HOSTILE)
+@together("text", HOSTILE)
 def test_ids_are_compared_byte_by_byte(environment, text):
     texts = [each for each in HOSTILE if not "\ud800" <= each[0] < "\ue000"]
     kinds = stored(environment, *[fact("p", f"U:{each}", "T:t") for each in texts])
@@ -181,9 +181,10 @@ def test_postgresql_says_about_how_many(environment, monkeypatch):
 # ---- plans ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("arity", range(1, 6))
-@pytest.mark.parametrize("ids", [keyset_pages.EVERY, exactly("a1-5-5"), beginning("a1-5")])
-@pytest.mark.parametrize("going", ["first", "forward", "backward"])
+BOUNDS = [keyset_pages.EVERY, exactly("a1-5-5"), beginning("a1-5")]
+
+
+@together("arity, ids, going", product(range(1, 6), BOUNDS, ["first", "forward", "backward"]))
 def test_every_page_is_a_search_of_the_index(filled, arity, ids, going):  # noqa: F811
     kind = Signature(pk=arity, predicate="p", types='["' + '","'.join("U" * arity) + '"]')
     row = (arity, *(f"a{n}-5-500" if n < arity else "" for n in range(5)))

@@ -19,7 +19,7 @@ from tests.policy.random_trees import policies
 from tests.policy.rules_text import rules_text
 from tests.policy.trees import print_policy
 from tests.properties.random_policies import case_of
-from tests.sampling import seeds
+from tests.sampling import seeds, together
 from tests.service import ROOT
 from tests.yardstick import seconds_at_most
 
@@ -77,7 +77,7 @@ def check_lines(result: str) -> None:
 # ---- texts that are there ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("case", cases("format"))
+@together("case", cases("format"))
 def test_a_policy_has_this_layout(case, golden):
     golden(case, check(case.read_bytes().decode()))
 
@@ -88,7 +88,7 @@ POLICIES = [
 ]
 
 
-@pytest.mark.parametrize("path", POLICIES, ids=lambda path: f"{path.parent.name}/{path.stem}")
+@together("path", POLICIES)
 def test_a_policy_stays_what_it_is(path):
     text = path.read_bytes().decode()
     result = check(text)
@@ -152,7 +152,7 @@ def test_the_page_shows_the_layout_as_it_is():
     assert formatted(shown) == shown
 
 
-@pytest.mark.parametrize("case", cases("syntax_rejected"))
+@together("case", cases("syntax_rejected"))
 def test_a_text_that_is_no_policy_is_refused(case):
     text = case.read_bytes().decode()
     with pytest.raises(PolicyRejected) as refused:

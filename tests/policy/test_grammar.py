@@ -4,6 +4,7 @@ import subprocess
 import sys
 import threading
 import time
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from policy.language.parser import CONTEXTUAL, RESERVED
 from policy.language.source import NOWHERE, PolicyRejected, Source
 from tests.policy.conftest import cases
 from tests.policy.trees import nodes, print_policy, tree
-from tests.sampling import some
+from tests.sampling import some, together
 from tests.yardstick import seconds_at_most
 
 
@@ -34,18 +35,18 @@ def body(text: str) -> ast.Formula:
 # ---- golden files ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("case", cases("ast"))
+@together("case", cases("ast"))
 def test_a_text_has_its_tree(case, golden):
     golden(case, tree(parse(Source(text_of(case), case.name))))
 
 
-@pytest.mark.parametrize("case", cases("ast"))
+@together("case", cases("ast"))
 def test_a_printed_tree_parses_to_itself(case):
     policy = parse(Source(text_of(case)))
     assert parse(Source(print_policy(policy))) == policy
 
 
-@pytest.mark.parametrize("case", cases("ast"))
+@together("case", cases("ast"))
 def test_every_node_says_where_it_stands(case):
     text = text_of(case)
     for node in nodes(parse(Source(text))):
@@ -73,7 +74,7 @@ def _check_place(node, written: str) -> None:
     assert written == written.strip()
 
 
-@pytest.mark.parametrize("case", cases("syntax_rejected"))
+@together("case", cases("syntax_rejected"))
 def test_a_text_is_refused_with_its_message(case, golden):
     with pytest.raises(PolicyRejected) as caught:
         parse(Source(text_of(case), case.name))
@@ -83,7 +84,7 @@ def test_a_text_is_refused_with_its_message(case, golden):
 def test_messages_keep_their_style():
     """One sentence, lower case unless it starts with a name, no period; so does the hint."""
     for case in cases("syntax_rejected"):
-        for problem in rejection(text_of(case.values[0])).problems:
+        for problem in rejection(text_of(case)).problems:
             for sentence in (problem.message, problem.hint):
                 assert not sentence.endswith("."), sentence
                 assert "\n" not in sentence
@@ -135,7 +136,7 @@ def test_parentheses_leave_no_trace_and_chains_are_flat():
     assert len(body("a() and (b() and c() and (d() and e()))").parts) == 5
 
 
-@pytest.mark.parametrize("word", [*CONTEXTUAL, "role", "permission", "roles", "permissions", "relations", "new"])
+@together("word", [*CONTEXTUAL, "role", "permission", "roles", "permissions", "relations", "new"])
 def test_a_word_of_the_language_can_name_anything(word):
     text = f"""
         actor {word} {{ relations = {{ {word}: {word} }}; }}
@@ -149,7 +150,7 @@ def test_a_word_of_the_language_can_name_anything(word):
     assert parse(Source(print_policy(policy))) == policy
 
 
-@pytest.mark.parametrize("word", sorted(RESERVED.keys() - {"true", "false", "matches!"}))
+@together("word", sorted(RESERVED.keys() - {"true", "false", "matches!"}))
 def test_a_reserved_word_names_nothing(word):
     assert rejection(f"p({word}: User);").problems[0].message == f"`{word}` is a reserved word"
     assert rejection(f"{word}(x);").problems[0].message == f"`{word}` is a reserved word"
@@ -182,8 +183,10 @@ def test_a_million_bytes_are_taken_and_one_more_is_not():
     assert rejection("#" + "é" * 500_000).problems[0].message == "the policy is larger than 1,000,000 bytes"
 
 
-@pytest.mark.parametrize("char", ["\0", "\ud800", "\udfff", "\u202e", "\u2066", "\r"])
-@pytest.mark.parametrize("text", ["p(x);\n# {}x\n", 'p("{}");\n', "p{}(x);\n"])
+HIDING = ["\0", "\ud800", "\udfff", "\u202e", "\u2066", "\r"]
+
+
+@together("char, text", product(HIDING, ["p(x);\n# {}x\n", 'p("{}");\n', "p{}(x);\n"]))
 def test_characters_that_hide_or_cannot_be_stored_are_refused(char, text):
     caught = rejection(text.format(char))
     assert caught.problems[0].message == f"the policy contains the character U+{ord(char):04X}"
@@ -272,7 +275,7 @@ def test_time_grows_with_length_and_no_faster():
 
 
 def test_parses_do_not_disturb_each_other():
-    texts = [text_of(case.values[0]) for folder in ("ast", "syntax_rejected") for case in cases(folder)]
+    texts = [text_of(case) for folder in ("ast", "syntax_rejected") for case in cases(folder)]
     texts = [text for text in texts if len(text) < 10_000]
     expected = [_outcome(text) for text in texts]
     wrong: list[str] = []

@@ -14,7 +14,7 @@ from tests.policy.random_trees import policies, reserved
 from tests.policy.trees import print_policy
 
 DECISIONS = Path(__file__).parent.parent / "cases" / "decisions.json"
-TEXTS = [case.values[0].read_bytes().decode() for folder in ("ast", "syntax_rejected") for case in cases(folder)]
+TEXTS = [case.read_bytes().decode() for folder in ("ast", "syntax_rejected") for case in cases(folder)]
 TEXTS = [text for text in TEXTS if len(text) < 3000]
 PIECES = st.one_of(
     st.sampled_from([*"()[]{},;:=<>!?@#.\"\\'+-*/&|$\n\0\ud800\u202e", '"x"', "3", "1.5", "::", "?=", "matches!", "é"]),
