@@ -100,12 +100,15 @@ def solutions(formula: ast.Formula, env: Env, model: Model, denied: Model, world
 
 
 def unified(terms: tuple[ast.Term, ...], row: Row, env: Env, world: World) -> Iterator[Env]:
-    found = dict(env)
+    found = env
     for term, value in zip(terms, row, strict=True):
-        if isinstance(term, ast.Variable):
-            if term.name != "_" and found.setdefault(term.name, value) != value:
+        if not isinstance(term, ast.Variable):
+            if meaning(term, env, world) != value:
                 return
-        elif meaning(term, env, world) != value:
+        elif term.name not in found:
+            if term.name != "_":
+                found = found | {term.name: value}
+        elif found[term.name] != value:
             return
     yield found
 
@@ -149,9 +152,9 @@ def fixpoint(clauses: list[Clause], facts: Facts, world: World) -> Model:
     while True:
         possible = least(clauses, facts, certain, world)
         more = least(clauses, facts, possible, world)
-        if more == certain:
-            assert certain == possible, "the policy recurses through negation"
-            return certain
+        if more == possible:
+            return more
+        assert more != certain, "the policy recurses through negation"
         certain = more
 
 
@@ -160,16 +163,22 @@ def least(clauses: list[Clause], facts: Facts, denied: Model, world: World) -> M
     model: dict[tuple[str, int], set[Row]] = defaultdict(set)
     for predicate, row in facts:
         model[predicate, len(row)].add(row)
-    size = -1
-    while size != (size := sum(map(len, model.values()))):
-        for rule in clauses:
-            model[rule.predicate, len(rule.head)] |= set(consequences(rule, model, denied, world))
+    waiting = list(clauses)
+    while waiting:
+        grown = set()
+        for rule in waiting:
+            more = set(consequences(rule, model, denied, world)) - model[rule.key]
+            if more:
+                model[rule.key] |= more
+                grown.add(rule.key)
+        waiting = [rule for rule in clauses if not rule.reads.isdisjoint(grown)]
     return model
 
 
 def consequences(rule: Clause, model: Model, denied: Model, world: World) -> Iterator[Row]:
+    variables = names(rule.head)
     for env in solutions(rule.body, {}, model, denied, world):
-        for found in every(names(rule.head), env, world):
+        for found in every(variables, env, world):
             yield tuple(meaning(term, found, world) for term in rule.head)
 
 

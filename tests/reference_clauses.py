@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
+from functools import cached_property
 
 from policy.language import ast
 from policy.values import ACTOR, RESOURCE, STRING, Value
@@ -58,6 +59,16 @@ class Clause:
     predicate: str
     head: tuple[ast.Term, ...]
     body: ast.Formula
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.predicate, len(self.head)
+
+    @cached_property
+    def reads(self) -> frozenset[tuple[str, int]]:
+        """The predicates that the body looks at, with how many arguments."""
+        calls = (node for node in nodes(self.body) if isinstance(node, ast.Call))
+        return frozenset((node.predicate.text, len(node.args)) for node in calls)
 
 
 @dataclass(frozen=True)

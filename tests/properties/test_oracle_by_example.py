@@ -44,6 +44,8 @@ EXAMPLES = {
     "closure of a cycle ends": (
         "p(x: User, y: Doc) if q(x, y); p(x: User, z: Doc) if p(x, y) and r(y, z);",
         "q(User:a, Doc:d) r(Doc:d, Doc:e) r(Doc:e, Doc:d)", "ad ae"),
+    "what follows is found in any order of the rules": (
+        "p(u: User, d: Doc) if s(u, d); s(u, d) if t(u, d); t(u, d) if q(u, d);", "q(User:a, Doc:d)", "ad"),
     "closure by two calls": (
         "s(x, y) if r(x, y); s(x, z) if s(x, y) and s(y, z); p(u: User, d: Doc) if q(u, e) and s(e, d);",
         "q(User:a, Doc:d) r(Doc:d, Doc:e) r(Doc:e, Doc:f)", "ae af"),
