@@ -34,7 +34,7 @@ def today() -> datetime:
 
 
 @pytest.fixture(autouse=True)
-def nothing_noted():
+def nothing_noted(api):
     """As in a process that has just started."""
     keys._noted.clear()
     with mock.patch.multiple(keys, SHORTEST_PAUSE=0.01, LONGEST_PAUSE=0.05):
