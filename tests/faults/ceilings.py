@@ -60,6 +60,7 @@ AT_ONCE = 12
 RIGHT = (200, 202, 400, 413, 503)
 WITHOUT_RETRY_AFTER = -503
 WITHIN = 60.0  # seconds
+PAUSE = 0.05  # seconds between two looks at the memory
 SIMPLE = {"actor_type": "User", "actor_id": "ann", "action": "read", "resource_type": "Item", "context_facts": []}
 
 
@@ -250,11 +251,11 @@ def _lacks_advice(answer: requests.Response) -> bool:
 
 @contextmanager
 def _peak(service: Service) -> Iterator[list[float]]:
-    """Measure all the while."""
+    """Measure all the while. Hundreds of MB are not filled and given back within a pause."""
     found, is_over = [_megabytes(service)], threading.Event()
 
     def measure() -> None:
-        while not is_over.wait(0.02):
+        while not is_over.wait(PAUSE):
             with suppress(psutil.Error):
                 found[0] = max(found[0], _megabytes(service))
 
