@@ -354,10 +354,14 @@ Results = list[list[tuple[Any, ...]]]  # the rows of each statement
 def next_turn_as(environment_id: int, turn: WriterTurn, waited: float) -> list[SqlWithValues]:
     """Return statements that wait for the next turn, and take it if policy and mark of expiries are those of `turn`.
 
-    The turn gets the moment of `turn`, and claims no offset.
+    The turn gets the moment of `turn`, and claims no offset. What follows is planned as for large tables: it is prepared
+    while those of a new service are still small.
     """
     return [
-        ("SELECT set_config('lock_timeout', %s, true)", (_milliseconds(left(waited)),)),
+        (
+            "SELECT set_config('lock_timeout', %s, true), set_config('enable_seqscan', 'off', true)",
+            (_milliseconds(left(waited)),),
+        ),
         (
             "UPDATE authz_environment SET moment = %s WHERE id = %s"
             " AND policy_version_id IS NOT DISTINCT FROM %s AND ends_mark = %s AND follows = ''",

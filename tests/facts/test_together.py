@@ -256,6 +256,23 @@ def test_neighbors_that_all_insert_or_all_delete_are_one_statement(api, monkeypa
     assert past() == [("ann", 2, 4), ("zoe", 1, 5)]
 
 
+@pytest.mark.parametrize("db", ["postgresql"], indirect=True)
+def test_a_statement_that_was_prepared_while_tables_were_small_does_not_read_large_ones(api, monkeypatch):
+    def read() -> int:
+        fetch("SELECT pg_stat_force_next_flush()")
+        return fetch("SELECT seq_tup_read FROM pg_stat_user_tables WHERE relname = 'authz_revision'")[0][0]
+
+    assert told(api, "zoe").status_code == 200
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE authz_revision")
+    for number in range(20):  # from the sixth time on, PostgreSQL keeps its plan
+        committed(api, [writer_of(api, ("inserts", f"u{number}"))], monkeypatch)
+    before = read()
+    for number in range(20, 40):
+        committed(api, [writer_of(api, ("inserts", f"u{number}"))], monkeypatch)
+    assert read() == before
+
+
 def past() -> list[tuple[str, int, int]]:
     with connection.cursor() as cursor:
         cursor.execute("SELECT a0, since, until FROM authz_past_fact ORDER BY until, a0")
