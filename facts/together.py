@@ -154,7 +154,7 @@ class _WriterToldLater(_Writer):
     """A writer whose thread does other work: `run` has another one of its pool act for it."""
 
     done: TakesOutcome | None = field(kw_only=True)  # None once it was called, so that nothing keeps the request
-    run: journal.Run = field(kw_only=True)
+    run: journal.Elsewhere = field(kw_only=True)
     parts: spans.Parts | None = field(default_factory=spans.parts)
 
     def wake(self, queue: _Queue) -> None:

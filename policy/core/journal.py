@@ -354,8 +354,8 @@ Results = list[list[tuple[Any, ...]]]  # the rows of each statement
 def next_turn_as(environment_id: int, turn: WriterTurn, waited: float) -> list[SqlWithValues]:
     """Return statements that wait for the next turn, and take it if policy and mark of expiries are those of `turn`.
 
-    The turn gets the moment of `turn`, and claims no offset. What follows is planned as for large tables: it is prepared
-    while those of a new service are still small.
+    The turn gets the moment of `turn`, and claims no offset. What follows is planned for large tables, as it is
+    prepared while those of a new service are small.
     """
     return [
         (
@@ -521,12 +521,12 @@ def current_offset(environment_id: int) -> int:
 T = TypeVar("T")
 
 
-Run = Callable[[Callable[[Exception | None], object]], object]
+Elsewhere = Callable[[Callable[[Exception | None], object]], object]
 
 
 class _ThreadLimits(threading.local):
     hand_on: Callable[[Callable[[], Any]], Any] | None = None  # set in threads without a connection; to the same space
-    run: Run | None = None  # set in threads of changes: runs in another one, with the error if that has no connection
+    run: Elsewhere | None = None  # set in threads of changes: runs it in another one, with an error if it has no connection
     give_up: Callable[[], None] | None = None  # set in threads that hold a slot
 
 
