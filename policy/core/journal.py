@@ -526,7 +526,7 @@ Elsewhere = Callable[[Callable[[Exception | None], object]], object]
 
 class _ThreadLimits(threading.local):
     hand_on: Callable[[Callable[[], Any]], Any] | None = None  # set in threads without a connection; to the same space
-    run: Elsewhere | None = None  # set in threads of changes: runs it in another one, with an error if it has no connection
+    run: Elsewhere | None = None  # set in threads of changes, to run work in another one
     give_up: Callable[[], None] | None = None  # set in threads that hold a slot
 
 
