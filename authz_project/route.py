@@ -104,7 +104,9 @@ class Route:
         if SEND_LATER in environ:
             request.respond_later = partial(self._answer_later, parts)
         answer = self.answer_request(request)
-        if answer is not SENT_LATER:
+        if answer is SENT_LATER:
+            spans.end()
+        else:
             self._complete(request, answer, parts)
         leave()
         return answer
@@ -127,10 +129,13 @@ class Route:
         here = current.request_id, current.path, current.caller
         enter(request.id, self._path)
         current.caller = request.auth
-        answer = self.answer_request(request, lambda mine, request: respond())
-        if answer is not SENT_LATER:
-            self._complete(request, answer, parts)
-            request.headers[SEND_LATER](request.headers, answer)
+        try:
+            answer = self.answer_request(request, lambda mine, request: respond())
+            if answer is not SENT_LATER:
+                self._complete(request, answer, parts)
+                request.headers[SEND_LATER](request.headers, answer)
+        except Exception:  # what this thread does besides must go on
+            log.exception("request %s failed", request.id)
         current.request_id, current.path, current.caller = here
 
     def answer_request(self, request: Request, handled: Handled | None = None) -> HTTPAnswer:

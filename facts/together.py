@@ -47,7 +47,7 @@ MOMENT = 0.001  # seconds to wait for as many writers as shared the last commit
 
 def apply_as(caller: Caller, changes: Sequence[Change], request_id: str = "") -> Applied:
     """Make all of the changes or none, with the rights of the caller's key now; return the offset of the commit."""
-    if not _may_share(changes):
+    if not _may_share(changes) or journal.thread.run is not None:  # threads of a pool must not wait for each other
         return apply_alone(caller, changes, request_id)
     writer = _WaitingWriter(caller, changes, request_id)
     queue = _entered(writer)
@@ -63,7 +63,7 @@ def apply_later(caller: Caller, changes: Sequence[Change], request_id: str, done
     """Call `done` with a function that returns what `apply_as` would. Return False if that is not possible.
 
     If no one else is committing, this thread commits, and calls `done` first. Otherwise it returns at once, and another
-    thread of its pool calls it.
+    thread of its pool calls it. `done` must not fail.
     """
     run = journal.thread.run
     if run is None or not _may_share(changes):
@@ -479,8 +479,8 @@ def _tell(queue: _Queue, leader: _Writer, accepted: _Accepted, turn: WriterTurn)
     """Hand on the lead, and wake the accepted writers."""
     queue.hand_on(leader)
     for each, offset in accepted.writers:
-        each.version_id = turn.policy_version_id
-        each.offset = offset
+        each.version_id, each.offset = turn.policy_version_id, offset
+    for each, _ in accepted.writers:
         _end(queue, each)
 
 
