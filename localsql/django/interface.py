@@ -14,14 +14,13 @@ from django.contrib.auth import get_user_model
 from django.core.exceptions import FieldError, PermissionDenied
 from django.db import DEFAULT_DB_ALIAS, NotSupportedError
 from django.db.models import BooleanField, Func, Model, QuerySet
-from django.db.models.expressions import Col
 
 import localsql.django as authz
 from checks.engine.sql.bound import TEXTS, is_id
 from checks.explain.explain import Explanation, explanation_to_text
 from facts.wire import Argument, Fact, FactPattern
 from localsql.django.bindings import registry
-from localsql.django.tables import NOBODY, id_field, is_key, kind_of, named_by, outer_column, referred, value_of
+from localsql.django.tables import NOBODY, id_field, is_key, kind_of_values, named_by, outer_column, referred, value_of
 from policy.core.config import settings
 from policy.values import Value
 
@@ -59,7 +58,7 @@ class AccessCondition(Func):
         (source,) = self.get_source_expressions()
         self._check_is_of_model(getattr(source, "target", None))
         column, params = compiler.compile(source)
-        kind = kind_of(source.output_field, isinstance(source, Col))
+        kind = kind_of_values(source)
         if kind is None or params:
             raise NotSupportedError(f"{source!r} cannot be compared with ids; use a column of texts, numbers or UUIDs")
         outer = outer_column(source, compiler, column.replace("%%", "%"), kind)

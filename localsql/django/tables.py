@@ -178,14 +178,40 @@ def _columns(text: str, compiler: SQLCompiler) -> list[tuple[IdKind, bool]]:
 
 def _column(text: str, expression: Any, query: Any) -> tuple[IdKind, bool]:
     """Return what a column holds, and whether it may be NULL."""
-    field = expression.output_field
-    kind = kind_of(field, isinstance(expression, Col))
+    kind = kind_of_values(expression)
     if kind is None:
-        raise BindingRejected(text, f"a {type(field).__name__} cannot be compared exactly; select a text or a number")
+        kind_of_field = type(expression.output_field).__name__
+        raise BindingRejected(text, f"a {kind_of_field} cannot be compared exactly; select a text or a number")
     # The output field of a foreign key is the key that it refers to, which is never NULL; the column's own is `target`.
     is_sure = isinstance(expression, Col) and not expression.target.null and expression.alias in query.alias_map
     join = query.alias_map.get(expression.alias) if is_sure else None
     return kind, not is_sure or getattr(join, "join_type", None) == LOUTER
+
+
+def kind_of_values(expression: Any) -> IdKind | None:
+    """Return how the values of an expression are compared with ids; None if they cannot be, exactly."""
+    kind = kind_of(expression.output_field, isinstance(expression, Col))
+    if kind is IdKind.TEXT and (expression.target.model._meta.db_table, expression.target.column) in _collated(
+        registry.version
+    ):
+        return IdKind.COLLATED
+    return kind
+
+
+@lru_cache(maxsize=1)
+def _collated(version: int) -> frozenset[tuple[str, str]]:
+    """Return tables and columns to which PostgreSQL gives a collation that treats different texts as equal.
+
+    A model may not know of it, and the collation of its `db_collation` may be another one than this.
+    """
+    if connection.vendor != "postgresql":  # SQLite is told to compare bytes
+        return frozenset()
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT relname, attname FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid"
+            " JOIN pg_collation ON pg_collation.oid = attcollation WHERE NOT collisdeterministic AND attnum > 0"
+        )
+        return frozenset(cursor.fetchall())
 
 
 def kind_of(field: Field[Any, Any], is_column: bool = True) -> IdKind | None:
