@@ -271,6 +271,7 @@ def test_a_statement_that_was_prepared_while_tables_were_small_does_not_read_lar
     for number in range(20, 40):
         committed(api, [writer_of(api, ("inserts", f"u{number}"))], monkeypatch)
     assert read() == before
+    assert fetch("SELECT current_setting('enable_seqscan'), current_setting('lock_timeout')") == [("on", "0")]
 
 
 def past() -> list[tuple[str, int, int]]:
