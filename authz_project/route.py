@@ -133,9 +133,11 @@ class Route:
             answer = self.answer_request(request, lambda mine, request: respond())
             if answer is not SENT_LATER:
                 self._complete(request, answer, parts)
-                request.headers[SEND_LATER](request.headers, answer)
-        except Exception:  # what this thread does besides must go on
-            log.exception("request %s failed", request.id)
+        except Exception as error:
+            status, body, _ = refusal_of(error, request.id)
+            answer = HTTPAnswer(status, [("Content-Type", JSON)], written(body))
+        if answer is not SENT_LATER:
+            request.headers[SEND_LATER](request.headers, answer)
         current.request_id, current.path, current.caller = here
 
     def answer_request(self, request: Request, handled: Handled | None = None) -> HTTPAnswer:

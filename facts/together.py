@@ -5,6 +5,7 @@ This is known as group commit. A change that is made alone is as a group of one:
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -37,11 +38,12 @@ from policy.core import journal, spaces, spans
 from policy.core.clock import is_to_come, new_moment, timeline
 from policy.core.config import settings
 from policy.core.journal import By, Kind, WriterTurn, advance, changing, claim
-from policy.errors import AuthzError, Busy, NotFound, Unavailable
+from policy.errors import AuthzError, Busy, KeyRefused, NotFound, Unavailable
 from policy.rules.program import Program
 
 SMALL = 100  # maximum number of facts and patterns of a change that may share a transaction
 MOST = 100  # writers of one commit
+log = logging.getLogger("authz.facts")
 MOMENT = 0.001  # seconds to wait for as many writers as shared the last commit
 
 
@@ -160,14 +162,14 @@ class _WriterToldLater(_Writer):
     def wake(self, queue: _Queue) -> None:
         if not self.is_over:
             self.run(lambda failed: spans.of_request(self.parts, partial(_lead, queue, self, failed)))
-        elif self.is_refused:
-            self.run(self._tell)  # it may take a transaction, and this may be called in the leader's
+        elif self.is_alone or isinstance(self.error, KeyRefused):
+            self.run(self.tell)  # this may take long: by a transaction, or where the environment is now
         else:
-            self._tell()
+            self.tell()
 
-    def _tell(self, failed: Exception | None = None) -> None:
+    def tell(self, failed: Exception | None = None) -> None:
         if failed is not None and self.is_alone:
-            self.error, self.is_alone = failed, False
+            self.error, self.is_alone = _copied(failed), False
         done, self.done = self.done, None
         if done is not None:
             spans.of_request(self.parts, partial(self._call, done))
@@ -236,6 +238,13 @@ class _Queue:
             self.leader.leads = True
             self.leader.wake(self)
 
+    def late(self) -> list[_WriterToldLater]:
+        """Remove and return writers that have waited for `WRITE_TIMEOUT`, and whose threads do not wait with them."""
+        found = [each for each in self._waiting if isinstance(each, _WriterToldLater) and not each.leads]
+        found = [each for each in found if each.waited > settings.WRITE_TIMEOUT]
+        self._waiting = [each for each in self._waiting if each not in found]
+        return found
+
     def _give_up(self, writer: _Writer) -> None:
         with _entering:
             if writer in self._waiting and not writer.leads:
@@ -258,18 +267,21 @@ def _entered(writer: _Writer) -> _Queue:
     return queue
 
 
+def end_late() -> None:
+    """Refuse writers whose turn has not come within `WRITE_TIMEOUT`, and that no thread waits for."""
+    if settings.WRITE_TIMEOUT:
+        with _entering:
+            late = [writer for queue in _queues.values() for writer in queue.late()]
+        for writer in late:
+            writer.error, writer.is_over = Busy(settings.WRITE_TIMEOUT), True
+            writer.tell()
+
+
 # ---- leading -----------------------------------------------------------------------------------------------------
 
 
 class _NobodyAccepted(Exception):
     """All writers of the group are refused: the transaction is rolled back, including its turn."""
-
-
-class _Accepted(NamedTuple):
-    """Writers whose changes are made, with their offsets, and the number of facts inserted."""
-
-    writers: Sequence[tuple[_Writer, int]]
-    inserted: int
 
 
 class _Latest(NamedTuple):
@@ -289,7 +301,9 @@ def _lead(queue: _Queue, leader: _Writer, failed: Exception | None = None) -> No
     known = _latest.get(queue.environment_id)
     try:
         if failed is not None:
-            raise failed
+            group = [leader]
+            _fail(group, failed)
+            return
         if known and journal.can_pipeline() and not connection.in_atomic_block:
             queue.gather(known.writers)
             group = queue.take()
@@ -302,7 +316,8 @@ def _lead(queue: _Queue, leader: _Writer, failed: Exception | None = None) -> No
             turn = advance(queue.environment_id, waited)
             group = queue.take()
             _latest[queue.environment_id] = _Latest(turn, len(group))
-            _note_written(queue, leader, turn, _store_checked(queue.environment_id, turn, group))
+            inserted = _store_checked(queue.environment_id, turn, group)
+            _note_written(queue, leader, group, inserted)
     except (_NobodyAccepted, NotFound):  # if the environment is gone, so are its keys: each writer retries alone
         group = group or [leader]
     except (OperationalError, InterfaceError, Unavailable) as error:
@@ -318,10 +333,10 @@ def _lead(queue: _Queue, leader: _Writer, failed: Exception | None = None) -> No
             _end(queue, each)
 
 
-def _note_written(queue: _Queue, leader: _Writer, turn: WriterTurn, accepted: _Accepted) -> None:
+def _note_written(queue: _Queue, leader: _Writer, group: Sequence[_Writer], inserted: int) -> None:
     # Registered first, so that writers are notified of the commit before anything else, such as a check of statistics.
-    transaction.on_commit(partial(_tell, queue, leader, accepted, turn))
-    table.note_stored(accepted.inserted)
+    transaction.on_commit(partial(_tell, queue, leader, group))
+    table.note_stored(inserted)
 
 
 # ---- by one statement ----------------------------------------------------------------------------------------------
@@ -351,11 +366,12 @@ def _store_in_one_trip(queue: _Queue, leader: _Writer, seen: WriterTurn, group: 
     changes = [_statement(queue.environment_id, turn, run) for run in runs]
     taking = journal.next_turn_as(queue.environment_id, turn, leader.waited)
     found = journal.in_one_trip([*taking, *changes])
-    accepted = _recorded(queue.environment_id, turn, runs, found[len(taking) :] if found else [])
-    if accepted.writers:
+    done = _done(turn, runs, found[len(taking) :] if found else [])
+    if done:
         _latest[queue.environment_id] = _Latest(turn, len(group))
-        _note_written(queue, leader, turn, accepted)
-    return bool(accepted.writers)
+        journal.note_recorded(queue.environment_id, done)
+        _note_written(queue, leader, group, sum(each.inserted for each in done))
+    return bool(done)
 
 
 def _runs(environment_id: int, turn: WriterTurn, group: Sequence[_Writer]) -> list[_Run] | None:
@@ -416,33 +432,38 @@ def _statement_of(inserts: bool) -> str:
     )
 
 
-def _recorded(environment_id: int, turn: WriterTurn, runs: Sequence[_Run], found: journal.Results) -> _Accepted:
-    """Note the revisions that the statements of the runs have recorded; return their writers."""
-    writers: list[tuple[_Writer, int]] = []
+def _done(turn: WriterTurn, runs: Sequence[_Run], found: journal.Results) -> list[journal.Done]:
+    """Return the revisions that the statements of the runs have recorded, and give their writers their offsets."""
     done: list[journal.Done] = []
     for run, rows in zip(runs, found):
         for writer, (number, *counts) in zip(run.writers, sorted(tuple(map(int, row)) for row in rows)):
-            writers.append((writer, number))
+            writer.offset, writer.version_id = number, turn.policy_version_id
             by = By(request_id=writer.request_id)
             done.append(journal.Done(number, Kind.FACTS, by, turn.policy_version_id, *counts))
-    if done:
-        journal.note_recorded(environment_id, done)
-    return _Accepted(writers, sum(each.inserted for each in done))
+    return done
 
 
 # ---- step by step --------------------------------------------------------------------------------------------------
 
 
-def _store_checked(environment_id: int, turn: WriterTurn, group: Sequence[_Writer]) -> _Accepted:
-    """Check the keys, and store the changes of writers that are not refused. The turn has claimed the first offset."""
+def _store_checked(environment_id: int, turn: WriterTurn, group: Sequence[_Writer]) -> int:
+    """Check the keys, store the changes of writers that are not refused, and return how many facts were inserted.
+
+    The turn has claimed the first offset. Writers get theirs at the commit, before anything else that it calls.
+    """
     _refuse_keys(environment_id, group)
     program = program_of_version(turn.policy_version_id)
     accepted = [each for each in group if not each.is_refused and _is_accepted(program, each)]
     if not accepted:
         raise _NobodyAccepted
     claim(environment_id, len(accepted) - 1)
-    inserted = make(environment_id, turn, _revisions(turn, accepted)).inserted
-    return _Accepted([(each, number) for number, each in enumerate(accepted, turn.offset)], inserted)
+    transaction.on_commit(partial(_settle, accepted, turn))
+    return make(environment_id, turn, _revisions(turn, accepted)).inserted
+
+
+def _settle(accepted: Sequence[_Writer], turn: WriterTurn) -> None:
+    for number, each in enumerate(accepted, turn.offset):
+        each.offset, each.version_id = number, turn.policy_version_id
 
 
 def _refuse_keys(environment_id: int, group: Sequence[_Writer]) -> None:
@@ -475,20 +496,22 @@ def _revisions(turn: WriterTurn, group: Iterable[_Writer]) -> list[RevisionChang
     ]
 
 
-def _tell(queue: _Queue, leader: _Writer, accepted: _Accepted, turn: WriterTurn) -> None:
-    """Hand on the lead, and wake the accepted writers."""
+def _tell(queue: _Queue, leader: _Writer, group: Sequence[_Writer]) -> None:
+    """Hand on the lead, and wake the writers whose changes are made."""
     queue.hand_on(leader)
-    for each, offset in accepted.writers:
-        each.version_id, each.offset = turn.policy_version_id, offset
-    for each, _ in accepted.writers:
-        _end(queue, each)
+    for each in group:
+        if each.offset:
+            _end(queue, each)
 
 
 def _end(queue: _Queue, writer: _Writer) -> None:
     if not writer.is_over:
         writer.is_alone = not (writer.offset or writer.error)
         writer.is_over = True
-        writer.wake(queue)
+        try:
+            writer.wake(queue)
+        except Exception:  # the others of the group are to be told
+            log.exception("cannot answer a change")
 
 
 def _fail(group: Iterable[_Writer], error: Exception) -> None:

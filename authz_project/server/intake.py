@@ -43,6 +43,7 @@ from authz_project.server.workers import (
 from authz_project.side_listener import start_listener
 from authz_project.spaces import in_place
 from checks.asking.run import turns
+from facts.together import end_late
 from policy.core import memory, spans
 from policy.core.memory import BodyAdmission, NeedsTooMuchMemory, budget, exhausted
 from policy.core.threads import start_thread
@@ -315,6 +316,7 @@ def _watch() -> None:
         time.sleep(_TICK)
         try:
             _end_what_is_late()
+            end_late()
             budget.tick()
         except Exception:  # keep checking the other bodies
             log.exception("cannot close connections with timed-out request bodies")
@@ -362,7 +364,8 @@ class Intake:
         more = threads * MORE[settings.DATABASES["default"]["ENGINE"]]
         self._slots = CheckThreads(threads, more, at_once())
         turns.most_here = more  # this many may be slow, or wait to run slow statements; the other threads stay free
-        self._changes = ChangeThreads(max(2, threads))  # while one commits, another prepares the next commit
+        # While one commits, another prepares the next commit. Those of a follower wait for the main service.
+        self._changes = ChangeThreads(16 if settings.FOLLOW else max(2, threads))
         self._waiting = FeedThreads((threads + 1) // 2, self._changes)  # half of all threads, counting intake's own
         self._followers = FollowerRequests(answer)
         self._lookout = ReadinessProbe()

@@ -20,6 +20,7 @@ from authz_project.keys import create_key, revoke_key
 from authz_project.route import SEND_LATER, SENT_LATER, HTTPAnswer
 from authz_project.server import workers
 from authz_project.server.workers import ChangeThreads, FeedThreads
+from facts import together
 from policy.core.journal import run_with_connection
 from tests.conftest import Api
 from tests.facts.test_together import POLICY, are_waiting, role, users, wait_for
@@ -128,6 +129,23 @@ def test_who_waits_too_long_is_told_so(api, outbox, settings):
     outbox.told(api, "dan")
     assert outbox.received(1)["dan"].status == 200
     assert users(api) == ["dan", "yan", "zoe"]
+
+
+def test_who_waits_too_long_is_told_so_though_no_thread_is_free(api, outbox, settings):
+    settings.WRITE_TIMEOUT = 0.5
+    free = threading.Event()
+    with another_writer(api.environment.pk):
+        for number, user in enumerate(("ann", "bob", "cid"), 1):
+            outbox.told(api, user)
+            wait_for(lambda number=number: are_waiting(api.environment.pk, number))
+        for _ in range(2):
+            outbox.changes.do(free.wait)
+        assert outbox.received(1)["ann"].status == 503
+        wait_for(lambda: together.end_late() or not outbox.answers.empty())
+        assert outbox.received(1)["cid"].status == 503
+        free.set()
+        assert outbox.received(1)["bob"].status == 503  # it was to lead
+    assert users(api) == []
 
 
 def test_a_reader_of_the_feed_has_its_reads_made_by_a_thread_with_a_connection():

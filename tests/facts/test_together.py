@@ -537,6 +537,12 @@ def test_a_database_that_is_lost_with_the_commit_is_an_error_and_no_second_try(a
     assert users(api) == ["ann"]
 
 
+def test_what_fails_after_a_commit_does_not_repeat_it(api, warm, monkeypatch):
+    monkeypatch.setattr(journal, "_tell", lambda *revision: 1 / 0)
+    assert told(api, "ann").status_code == 200
+    assert current_offset(api.environment.pk) == warm + 1
+
+
 @pytest.mark.parametrize("db", ["postgresql"], indirect=True)
 def test_a_group_whose_statement_the_driver_has_dropped_is_stored(api):
     assert told(api, "ann").status_code == 200
