@@ -26,7 +26,6 @@ from facts.store import (
     Inserts,
     RevisionChanges,
     accepted_changes,
-    is_exact,
     make,
     parted,
     rows_to_end,
@@ -83,7 +82,7 @@ def _may_share(changes: Sequence[Change]) -> bool:
     most_deletes = settings.MAX_DELETE_MATCHES or SMALL
     if sum(map(len, inserts)) + len(patterns) > SMALL or len(patterns) > most_deletes:
         return False
-    return all(map(is_exact, patterns)) and not any(map(some_end, inserts))
+    return all(map(store.is_exact, patterns)) and not any(map(some_end, inserts))
 
 
 def apply_alone(caller: Caller, changes: Sequence[Change], request_id: str) -> Applied:

@@ -30,9 +30,9 @@ TWO_MEANINGS = {
     "Rule", "SQLite", "Signature", "Term", "Test", "Var",
 }  # fmt: skip
 LIMITS = {
-    "lines": 74_848,
+    "lines": 74_847,
     "files": 298,
-    "lines with imports": 4_631,
+    "lines with imports": 4_630,
     "files with `FROM authz_fact`": 2,
     "files that start threads": 1,
     "loops while the policy changes": 1,
