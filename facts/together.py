@@ -162,11 +162,11 @@ class _WriterToldLater(_Writer):
         if not self.is_over:
             self.run(lambda failed: spans.of_request(self.parts, partial(_lead, queue, self, failed)))
         elif self.is_alone or isinstance(self.error, KeyRefused):
-            self.run(self.tell)  # this may take long: by a transaction, or where the environment is now
+            self.run(self._tell)  # this may take long: by a transaction, or where the environment is now
         else:
-            self.tell()
+            self._tell()
 
-    def tell(self, failed: Exception | None = None) -> None:
+    def _tell(self, failed: Exception | None = None) -> None:
         if failed is not None and self.is_alone:
             self.error, self.is_alone = _copied(failed), False
         done, self.done = self.done, None
@@ -270,10 +270,10 @@ def end_late() -> None:
     """Refuse writers whose turn has not come within `WRITE_TIMEOUT`, and that no thread waits for."""
     if settings.WRITE_TIMEOUT:
         with _entering:
-            late = [writer for queue in _queues.values() for writer in queue.late()]
-        for writer in late:
-            writer.error, writer.is_over = Busy(settings.WRITE_TIMEOUT), True
-            writer.tell()
+            late = [(queue, writer) for queue in _queues.values() for writer in queue.late()]
+        for queue, writer in late:
+            writer.error = Busy(settings.WRITE_TIMEOUT)
+            _end(queue, writer)
 
 
 # ---- leading -----------------------------------------------------------------------------------------------------

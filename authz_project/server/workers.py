@@ -351,7 +351,7 @@ class ChangeThreads(WaitingThreads):
 
     def submit(self, work: Callable[[], T]) -> Future[T]:
         """Run the work on one of the threads, in the space of this one."""
-        return self._threads.submit(_made, work, current())
+        return self._threads.submit(_run, partial(_made, work), current())
 
     def _begin(self) -> None:
         thread.run = lambda work: self._threads.submit(run_logged, _run, (work, current()))
@@ -395,8 +395,8 @@ def _start_all(pool: ThreadPoolExecutor, threads: int) -> None:
         raise
 
 
-def _run(work: Callable[[Exception | None], object], space: str) -> None:
-    """Call the work in the space, with the error if there is no connection to it."""
+def _run(work: Callable[[Exception | None], T], space: str) -> T:
+    """Call the work in the space, with the error if there is no connection to it, and return what it returns."""
     with ExitStack() as stack:
         failed = None
         try:
@@ -406,19 +406,15 @@ def _run(work: Callable[[Exception | None], object], space: str) -> None:
         except Exception as error:
             failed = error
         try:
-            work(failed)
+            return work(failed)
         finally:
             let_go_if_broken()
 
 
-def _made(work: Callable[[], T], space: str) -> T:
-    with entered(space):
-        let_go_if_broken()
-        refresh_connection()
-        try:
-            return work()
-        finally:
-            let_go_if_broken()
+def _made(work: Callable[[], T], failed: Exception | None) -> T:
+    if failed is not None:
+        raise failed
+    return work()
 
 
 # ---- delayed rejections -------------------------------------------------------------------------------------------

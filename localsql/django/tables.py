@@ -180,8 +180,8 @@ def _column(text: str, expression: Any, query: Any) -> tuple[IdKind, bool]:
     """Return what a column holds, and whether it may be NULL."""
     kind = kind_of_values(expression)
     if kind is None:
-        kind_of_field = type(expression.output_field).__name__
-        raise BindingRejected(text, f"a {kind_of_field} cannot be compared exactly; select a text or a number")
+        field = expression.output_field
+        raise BindingRejected(text, f"a {type(field).__name__} cannot be compared exactly; select a text or a number")
     # The output field of a foreign key is the key that it refers to, which is never NULL; the column's own is `target`.
     is_sure = isinstance(expression, Col) and not expression.target.null and expression.alias in query.alias_map
     join = query.alias_map.get(expression.alias) if is_sure else None
@@ -191,11 +191,10 @@ def _column(text: str, expression: Any, query: Any) -> tuple[IdKind, bool]:
 def kind_of_values(expression: Any) -> IdKind | None:
     """Return how the values of an expression are compared with ids; None if they cannot be, exactly."""
     kind = kind_of(expression.output_field, isinstance(expression, Col))
-    if kind is IdKind.TEXT and (expression.target.model._meta.db_table, expression.target.column) in _collated(
-        registry.version
-    ):
-        return IdKind.COLLATED
-    return kind
+    if kind is not IdKind.TEXT:
+        return kind
+    column = expression.target.model._meta.db_table, expression.target.column
+    return IdKind.COLLATED if column in _collated(registry.version) else kind
 
 
 @lru_cache(maxsize=1)
