@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import pwd
+import random
 import shutil
 import signal
 import socket
@@ -18,6 +20,8 @@ from pathlib import Path
 import psycopg
 
 START_WITHIN = 30  # seconds
+FIRST_PORT, PORTS = 20_000, 12_000
+_PORTS = itertools.count(random.SystemRandom().randrange(PORTS))
 ANY = ("listen_addresses=127.0.0.1",)
 FORGETFUL = ("fsync=off", "synchronous_commit=off", "full_page_writes=off")  # quick, and lost with the machine
 
@@ -114,9 +118,15 @@ def start(
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port that nothing listens at and that this process was not given before.
+
+    They lie below those that systems choose for outgoing connections, which would take them before a server does.
+    """
+    while True:
+        port = FIRST_PORT + next(_PORTS) % PORTS
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def _programs() -> list[Path]:
