@@ -146,7 +146,10 @@ SQLITE_OPTIONS = {
     "transaction_mode": "IMMEDIATE",
     "timeout": WRITE_TIMEOUT or 2_000_000.0,  # the maximum of SQLite
     "cached_statements": 1000,
-    "init_command": "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA temp_store = MEMORY",
+    "init_command": (
+        "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA temp_store = MEMORY;"
+        "PRAGMA cache_size = -1000"  # KiB for each connection; more costs memory and saves no time that can be measured
+    ),
 }
 POSTGRESQL_OPTIONS = {
     "server_side_binding": True,  # needed for prepared statements

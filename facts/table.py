@@ -257,12 +257,14 @@ class SqliteTable:
     @contextmanager
     def expect_many(self) -> Iterator[None]:
         """Enlarge the page cache, so that a page that changes often is not written to disk each time."""
-        execute("PRAGMA cache_size = -131072")
+        connection.ensure_connection()
+        raw = connection.connection
+        (usual,) = raw.execute("PRAGMA cache_size").fetchone()
+        raw.execute("PRAGMA cache_size = -131072")
         try:
             yield
-        finally:
-            # The default: pages beyond it are freed after the commit. Django runs nothing in a transaction that failed.
-            connection.connection.execute("PRAGMA cache_size = -2000")
+        finally:  # pages beyond it are freed after the commit
+            raw.execute(f"PRAGMA cache_size = {usual:d}")
 
 
 # For PostgreSQL: rows as one JSON value, which takes the driver and the server less time than an array for each column.
