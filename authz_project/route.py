@@ -75,6 +75,7 @@ class HTTPAnswer(NamedTuple):
 
 SEND_LATER = "authz.send_later"  # in an environ: takes it and its `HTTPAnswer`, once `SENT_LATER` stands for that
 SENT_LATER = HTTPAnswer(0, [], b"")
+ANSWER_AGAIN = "authz.answer_again"  # beside it: takes the environ, and has a thread answer the request from its start
 
 
 class Route:
@@ -103,6 +104,8 @@ class Route:
         request = Request(method, environ, lambda: body_of(environ), request_id, started)
         if SEND_LATER in environ:
             request.respond_later = partial(self._answer_later, parts)
+            if ANSWER_AGAIN in environ:
+                request.answer_again = partial(environ[ANSWER_AGAIN], environ)
         answer = self.answer_request(request)
         if answer is SENT_LATER:
             spans.end()

@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from array import array
+from collections.abc import Callable
 from functools import cached_property, partial
 from itertools import count
 from threading import Lock
+from time import monotonic
 from typing import ClassVar, NamedTuple, Protocol
 
 import orjson
@@ -28,8 +30,10 @@ from policy.core import spans
 from policy.core.config import settings
 from policy.core.journal import current_offset
 from policy.core.memory import compact
+from policy.core.spaces import here
 from policy.endpoint import (
     OFFSET,
+    RESPONDS_LATER,
     Doc,
     Endpoint,
     QueryParameter,
@@ -91,6 +95,10 @@ class LoggedReply(NamedTuple):
     logged: object  # the body for the decision log
 
 
+def _of_cache(cached: CachedAnswer) -> LoggedReply:
+    return LoggedReply(cached.body, cached, cached.body)
+
+
 class Answering(Asking, ABC):
     """Answers a question; a request that comes again, from the cache, if the database confirms that nothing changed."""
 
@@ -101,8 +109,14 @@ class Answering(Asking, ABC):
     def post(self, request: Request) -> Response:
         who = unconfirmed_caller(request)
         key = cache_key(who, self._what(request), request.body)
+        if key and request.answer_again is not None:
+            respond = partial(self._respond, request, who)
+            if confirm_together(who, key, request, lambda cached: respond(_of_cache(cached))):
+                return RESPONDS_LATER
         replied = self._replica_reply if settings.REPLICAS else self._logged_reply
-        reply = replied(request, who, key)
+        return self._respond(request, who, replied(request, who, key))
+
+    def _respond(self, request: Request, who: Caller, reply: LoggedReply) -> Response:
         found = reply.found
         note(request, who, reply.logged, found.revision, found.version_id)
         headers = {OFFSET: str(found.revision)}
@@ -125,7 +139,7 @@ class Answering(Asking, ABC):
     def _logged_reply(self, request: Request, who: Caller, key: CacheKey | None) -> LoggedReply:
         cached = lookup(who, key) if key else None
         if cached is not None:
-            return LoggedReply(cached.body, cached, cached.body)
+            return _of_cache(cached)
         logged, found = self.reply(request, who)
         note_state(who, found)
         if not key:
@@ -222,8 +236,8 @@ def cache_key(who: Caller, what: bytes, body: bytes) -> CacheKey | None:
 
 def lookup(who: Caller, key: CacheKey) -> CachedAnswer | None:
     """Return the cached answer to the same request, if nothing has changed since."""
-    found = _answers.get(key)
-    if found is None or found.valid_while != _latest.get(who.environment_id):
+    found = _unconfirmed(who, key)
+    if found is None:
         return None
     now = confirmed(who)  # one statement, which also checks the key
     _noted(who.environment_id, now)
@@ -232,6 +246,12 @@ def lookup(who: Caller, key: CacheKey) -> CachedAnswer | None:
     if spans.is_on:
         spans.add(_CONFIRMED)
     return found
+
+
+def _unconfirmed(who: Caller, key: CacheKey) -> CachedAnswer | None:
+    """Return the cached answer, unless this process knows of a later state."""
+    found = _answers.get(key)
+    return None if found is None or found.valid_while != _latest.get(who.environment_id) else found
 
 
 def store(who: Caller, key: CacheKey, found: AnswerSource, body: bytes) -> None:
@@ -267,6 +287,93 @@ def _noted(environment_id: int, state: SnapshotState) -> SnapshotState:
         _latest.clear()
     _latest[environment_id] = state
     return state
+
+
+# ---- one statement for all that wait for it -----------------------------------------------------------------------
+# While a thread waits for PostgreSQL to confirm answers, other threads leave theirs to it and take the next request. It
+# confirms all of them by its next statement, which begins after they arrived, and sends them.
+
+Respond = Callable[[CachedAnswer], Response]
+_MOST_TOGETHER = 100  # answers; further ones keep their threads, so that an overload shows
+_LONGEST = 0.1  # seconds for which one thread confirms answers of others
+
+
+class _Unconfirmed(NamedTuple):
+    request: Request
+    answer: CachedAnswer
+    respond: Respond
+    parts: spans.Parts | None
+
+
+_together: dict[tuple[str, int, str], list[_Unconfirmed]] = {}  # by space, environment and key; while a thread confirms
+_joining = Lock()
+
+
+def confirm_together(who: Caller, key: CacheKey, request: Request, respond: Respond) -> bool:
+    """Respond later: with the cached answer if nothing has changed since, else as if there was none.
+
+    Return False, without doing so, if there is no answer to confirm, or too many wait already.
+    """
+    found = _unconfirmed(who, key)
+    if found is None:
+        return False
+    waiting = _Unconfirmed(request, found, respond, spans.parts())
+    place = here.name, who.environment_id, who.key_hash
+    with _joining:
+        others = _together.get(place)
+        if others is None:
+            _together[place] = [waiting]
+        elif len(others) < _MOST_TOGETHER:
+            others.append(waiting)
+        else:
+            return False
+    del waiting  # while this thread confirms others, nothing may keep the request: the server waits for its end
+    if others is None:
+        _confirm_all(who, place)
+    return True
+
+
+def _confirm_all(who: Caller, place: tuple[str, int, str]) -> None:
+    """Confirm the answers that wait in a place until there is none."""
+    until = monotonic() + _LONGEST
+    try:
+        while monotonic() < until and (group := _taken(place)):
+            try:
+                now = _noted(who.environment_id, spans.of_request(group[0].parts, partial(confirmed, who)))
+            except Exception:  # each meets it again, and reports it
+                now = None
+            while group:
+                _finish(group.pop(), now)
+    finally:
+        with _joining:
+            rest = _together.pop(place, [])
+        while rest:
+            _finish(rest.pop(), None)
+
+
+def _taken(place: tuple[str, int, str]) -> list[_Unconfirmed]:
+    with _joining:
+        group, _together[place] = _together[place], []
+    return group
+
+
+def _finish(waiting: _Unconfirmed, now: SnapshotState | None) -> None:
+    """Send the answer if `now` is still its state; otherwise, the request is answered again from its start."""
+    request, later, again = waiting.request, waiting.request.respond_later, waiting.request.answer_again
+    assert later is not None and again is not None
+    try:
+        if waiting.answer.valid_while == now:
+            spans.of_request(waiting.parts, partial(later, request, partial(_confirmed, waiting)))
+        else:
+            again()
+    except Exception:
+        log.exception("request %s failed", request.id)
+
+
+def _confirmed(waiting: _Unconfirmed) -> Response:
+    if spans.is_on:
+        spans.add(_CONFIRMED)
+    return waiting.respond(waiting.answer)
 
 
 A_MOMENT = "a revision number or an RFC 3339 time"

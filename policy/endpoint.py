@@ -227,6 +227,7 @@ class Request:
         self.started = started  # by `perf_counter`
         self.auth: Caller | None = None  # the caller, once the key has been looked up
         self.respond_later: Callable[[Request, Callable[[], Response]], None] | None = None  # see `RESPONDS_LATER`
+        self.answer_again: Callable[[], object] | None = None  # likewise
         self._receive = receive
         self._body: bytes | None = None
         self._data: Any = _UNREAD
@@ -314,6 +315,7 @@ class Response:
 Handler = Callable[[Request], Response]
 # Returned by a handler if a thread will call `respond_later` of the request, or has called it, with the request and
 # with what makes the response. Servers that can send a response from any thread set it; under plain Django it is None.
+# Or it calls `answer_again`, which answers the request from its start, and not later.
 RESPONDS_LATER = Response(None)
 
 

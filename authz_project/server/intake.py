@@ -26,7 +26,7 @@ from authz_project.access_log import begin as begin_logs
 from authz_project.database import HEALTH, MEMORY, READINESS, refresh_connection
 from authz_project.keys import caller_of_token, is_remembered, token_of
 from authz_project.observers import begin_traces
-from authz_project.route import SEND_LATER, Environ, HTTPAnswer, too_large
+from authz_project.route import ANSWER_AGAIN, SEND_LATER, Environ, HTTPAnswer, too_large
 from authz_project.server.exchange import UnreadBody, answer, environ_of, say, say_broken, say_readiness, send
 from authz_project.server.listening import in_use
 from authz_project.server.readiness_probe import ReadinessProbe, health_application
@@ -363,6 +363,8 @@ class Intake:
         memory.start(settings.MEMORY_BUDGET, replace_process)  # before threads start, each of which allocates an arena
         more = threads * MORE[settings.DATABASES["default"]["ENGINE"]]
         self._slots = CheckThreads(threads, more, at_once())
+        # Not on SQLite, which confirms an answer in less time than a thread takes to begin.
+        self._confirms_together = not (at_once() or settings.REPLICAS or settings.FOLLOW)
         turns.most_here = more  # this many may be slow, or wait to run slow statements; the other threads stay free
         # While one commits, another prepares the next commit. Those of a follower wait for the main service.
         self._changes = ChangeThreads(16 if settings.FOLLOW else max(2, threads))
@@ -507,7 +509,7 @@ class Intake:
         """Answer the request, once there is memory for everything that is made of a large body."""
         if len(text) <= SMALL:
             body.end()
-            self._begin(threads, scope, protocol, environ, body, text)
+            self._begin(threads, scope, protocol, body, text, environ)
             return
         size = memory.size_of_parsed(text)
         if threads is not self._changes:  # ids of a check become parameters, and perhaps part of the response
@@ -518,7 +520,7 @@ class Intake:
             return
         body.wait_to_be_parsed(
             size,
-            partial(self._begin, threads, scope, protocol, environ, body, text),
+            partial(self._begin, threads, scope, protocol, body, text, environ),
             partial(_end, scope, body, partial(say, scope, protocol, 503, FULL)),
         )
 
@@ -527,15 +529,20 @@ class Intake:
         threads: Threads,
         scope: Scope,
         protocol: HTTPProtocol,
-        environ: Environ,
         body: _BodyMemory,
         text: bytes,
+        environ: Environ,
     ) -> None:
         is_begun = False
         _note_waiting(environ)
         try:
             if isinstance(threads, ChangeThreads):
-                environ[SEND_LATER] = partial(_send_later, threads, protocol, body)
+                environ[SEND_LATER] = partial(_send_later, protocol, body, threads.one_less)
+            elif SEND_LATER in environ:  # it is answered again
+                del environ[SEND_LATER]
+            elif self._confirms_together:
+                environ[SEND_LATER] = partial(_send_later, protocol, body, None)
+                environ[ANSWER_AGAIN] = partial(self._begin, threads, scope, protocol, body, text)
             is_begun = self._do(threads, scope, protocol, self._answer, environ, protocol, body, text)
         finally:
             if not is_begun:
@@ -606,11 +613,16 @@ class _BodyMemory:
 
 
 def _send_later(
-    threads: ChangeThreads, protocol: HTTPProtocol, body: _BodyMemory, environ: Environ, answered: HTTPAnswer
+    protocol: HTTPProtocol,
+    body: _BodyMemory,
+    ended: Callable[[], object] | None,
+    environ: Environ,
+    answered: HTTPAnswer,
 ) -> None:
     run_logged(send, (environ, protocol, answered))
     body.end()
-    threads.one_less()
+    if ended is not None:
+        ended()
 
 
 def _end(scope: Scope, body: _BodyMemory, refuse: Callable[[], object] | None = None) -> None:

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import time
 import tracemalloc
-from contextlib import contextmanager, suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
 from functools import partial
+from http.client import HTTPConnection
+from threading import Event
 
 import orjson
 import pytest
-from django.db import connection, transaction
+from django.db import OperationalError, connection, transaction
 from django.db.models import F
 
-from authz_project.keys import create_key, revoke_key
+from authz_project.keys import caller_of_token, create_key, revoke_key
 from authz_project.models import ApiKey
 from checks import views
 from checks.asking import ask
 from checks.asking.ask import Trusted
 from checks.asking.question import Asked, allow
+from checks.errors import QueryTooSlow
 from facts import loading
 from facts import store as facts_store
 from facts.accept import HEADER
@@ -29,11 +34,14 @@ from facts.wire import fact_from_json, rows_of
 from policy.core import memory
 from policy.core.clock import new_moment
 from policy.core.journal import advance
+from policy.endpoint import RESPONDS_LATER, Request, Response
+from policy.errors import KeyRefused
 from policy.models import Environment, Revision
 from policy.publishing import activate
 from tests.checks.conftest import POLICY, about, fact, publish, remove, store, value
 from tests.checks.statements import counted
 from tests.checks.test_freshness import READERS, WRITERS, swap_elsewhere
+from tests.conftest import Api
 from tests.contract import ASKED
 
 ANN_READS = about("User:ann", "Doc:d", action="read")
@@ -453,3 +461,131 @@ def test_who_asks_from_inside_is_answered_from_no_memory(api):
     question = allow(Asked("User", ("ann",)), Asked("String", ("read",)), Asked("Repo", ("a",)))
     assert ask.answer(Trusted(api.environment.pk), question).valid_while is not None
     assert not len(views._answers)
+
+
+# ---- answers that are confirmed together ---------------------------------------------------------------------------
+
+
+AUTHORIZE = views.Authorize()
+
+
+@dataclass
+class Together:
+    """Requests that a server answers later: what each was told, and those that are answered again from their start."""
+
+    api: Api
+    told: list[dict] = field(default_factory=list)
+    again: list[Request] = field(default_factory=list)
+
+    def ask(self, body=ANN_READS) -> Response:
+        request = Request("POST", {}, lambda: orjson.dumps(body), "an id", time.perf_counter())
+        request.auth = caller_of_token(self.api.key)
+        request.respond_later = lambda request, respond: self.told.append(orjson.loads(respond().data))
+        request.answer_again = partial(self.again.append, request)
+        return AUTHORIZE.post(request)
+
+
+@pytest.fixture
+def together(api) -> Together:
+    """A check that is cached, and allowed."""
+    store(api, PERMITTED)
+    together = Together(api)
+    assert together.ask().data and not together.told
+    return together
+
+
+def meanwhile(monkeypatch, *acts) -> list[object]:
+    """Have other threads act while each confirming statement runs, in turn; return the states that statements found."""
+    found, confirmed, left = [], views.confirmed, list(acts)
+
+    def confirm(who):
+        found.append(confirmed(who))
+        if left:
+            left.pop(0)()
+        return found[-1]
+
+    monkeypatch.setattr(views, "confirmed", confirm)
+    return found
+
+
+def test_those_that_come_while_a_statement_runs_share_the_next_one(together, monkeypatch):
+    def two_more():
+        assert [together.ask(), together.ask()] == [RESPONDS_LATER] * 2 and not together.told
+
+    found = meanwhile(monkeypatch, two_more)
+    assert together.ask() is RESPONDS_LATER
+    assert together.told == [{"allowed": True}] * 3 and len(found) == 2 and not views._together
+
+
+def test_no_one_is_told_what_was_so_before_it_asked(together, monkeypatch):
+    def revoke_and_ask():
+        remove(together.api, PERMITTED)
+        together.ask()
+
+    meanwhile(monkeypatch, revoke_and_ask)
+    together.ask()
+    assert together.told == [{"allowed": True}]  # to the first one, which asked before
+    assert len(together.again) == 1 and not views._together
+
+
+@pytest.mark.parametrize("error", [OperationalError(), KeyRefused(), QueryTooSlow(1.0)], ids=repr)
+def test_what_fails_is_answered_again_by_each_itself(together, monkeypatch, error):
+    def fail(who):
+        if not together.again:
+            together.ask()
+        raise error
+
+    monkeypatch.setattr(views, "confirmed", fail)
+    assert together.ask() is RESPONDS_LATER
+    assert not together.told and not views._together
+    assert len({id(request) for request in together.again}) == len(together.again) == 2
+
+
+def test_a_thread_confirms_answers_of_others_for_a_while_only(together, monkeypatch):
+    monkeypatch.setattr(views, "_LONGEST", 0.0)
+    assert together.ask() is RESPONDS_LATER and len(together.again) == 1 and not views._together
+
+
+def test_so_many_wait_for_one_statement_and_no_more(together, monkeypatch):
+    monkeypatch.setattr(views, "_MOST_TOGETHER", 1)
+    answers = []
+    meanwhile(monkeypatch, lambda: answers.extend([together.ask(), together.ask()]))
+    together.ask()
+    assert answers[0] is RESPONDS_LATER and orjson.loads(answers[1].data) == {"allowed": True}
+    assert len(together.told) == 2
+
+
+def test_a_server_tells_nobody_what_a_change_before_the_request_made_untrue(services):
+    """The same check by eight clients, while a ninth one revokes and grants."""
+    client = services("postgresql").fresh_client()
+    assert client.post("/policy", {"src": READERS}).status_code == 200
+    known: list[tuple[float, float, bool]] = []  # from when to when nothing changed, and whether it was granted
+    is_over, question = Event(), orjson.dumps(ANN_READS)
+
+    def ask() -> list[tuple[float, float, bool]]:
+        heard = []
+        with closing(HTTPConnection(client.origin.removeprefix("http://"))) as kept_open:
+            while not is_over.is_set():
+                began = time.perf_counter()
+                kept_open.request("POST", "/api/authorize", question, {"Authorization": f"Bearer {client.key}"})
+                said = orjson.loads(kept_open.getresponse().read())["allowed"]
+                heard.append((began, time.perf_counter(), said))
+        return heard
+
+    with ThreadPoolExecutor(8) as pool:
+        asking = [pool.submit(ask) for _ in range(8)]
+        for turn in range(40):
+            change = "deletes" if turn % 2 else "inserts"
+            assert client.post("/batch", [{change: [READER]}]).status_code == 200
+            began = time.perf_counter()
+            time.sleep(0.03)
+            known.append((began, time.perf_counter(), change == "inserts"))
+        is_over.set()
+        heard = [each for future in asking for each in future.result()]
+    sure = [
+        (said, is_so)
+        for since, until, is_so in known
+        for began, ended, said in heard
+        if since <= began and ended <= until
+    ]
+    assert {said for said, _ in sure} == {True, False} and all(said == is_so for said, is_so in sure)
