@@ -298,14 +298,15 @@ _MOST_TOGETHER = 100  # answers; further ones keep their threads, so that an ove
 _LONGEST = 0.1  # seconds for which one thread confirms answers of others
 
 
-class _Unconfirmed(NamedTuple):
+class _WaitingRequest(NamedTuple):
     request: Request
     answer: CachedAnswer
     respond: Respond
     parts: spans.Parts | None
 
 
-_together: dict[tuple[str, int, str], list[_Unconfirmed]] = {}  # by space, environment and key; while a thread confirms
+_Place = tuple[str, int, str]  # a space, an environment and a key
+_together: dict[_Place, list[_WaitingRequest]] = {}  # where a thread confirms answers
 _joining = Lock()
 
 
@@ -317,7 +318,7 @@ def confirm_together(who: Caller, key: CacheKey, request: Request, respond: Resp
     found = _unconfirmed(who, key)
     if found is None:
         return False
-    waiting = _Unconfirmed(request, found, respond, spans.parts())
+    waiting = _WaitingRequest(request, found, respond, spans.parts())
     place = here.name, who.environment_id, who.key_hash
     with _joining:
         others = _together.get(place)
@@ -327,13 +328,12 @@ def confirm_together(who: Caller, key: CacheKey, request: Request, respond: Resp
             others.append(waiting)
         else:
             return False
-    del waiting  # while this thread confirms others, nothing may keep the request: the server waits for its end
     if others is None:
         _confirm_all(who, place)
     return True
 
 
-def _confirm_all(who: Caller, place: tuple[str, int, str]) -> None:
+def _confirm_all(who: Caller, place: _Place) -> None:
     """Confirm the answers that wait in a place until there is none."""
     until = monotonic() + _LONGEST
     try:
@@ -351,13 +351,13 @@ def _confirm_all(who: Caller, place: tuple[str, int, str]) -> None:
             _finish(rest.pop(), None)
 
 
-def _taken(place: tuple[str, int, str]) -> list[_Unconfirmed]:
+def _taken(place: _Place) -> list[_WaitingRequest]:
     with _joining:
         group, _together[place] = _together[place], []
     return group
 
 
-def _finish(waiting: _Unconfirmed, now: SnapshotState | None) -> None:
+def _finish(waiting: _WaitingRequest, now: SnapshotState | None) -> None:
     """Send the answer if `now` is still its state; otherwise, the request is answered again from its start."""
     request, later, again = waiting.request, waiting.request.respond_later, waiting.request.answer_again
     assert later is not None and again is not None
@@ -370,7 +370,7 @@ def _finish(waiting: _Unconfirmed, now: SnapshotState | None) -> None:
         log.exception("request %s failed", request.id)
 
 
-def _confirmed(waiting: _Unconfirmed) -> Response:
+def _confirmed(waiting: _WaitingRequest) -> Response:
     if spans.is_on:
         spans.add(_CONFIRMED)
     return waiting.respond(waiting.answer)
