@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import or_
 from typing import NamedTuple
@@ -39,26 +39,25 @@ class SlicedCall(NamedTuple):
 
 @dataclass(frozen=True)
 class SlicedRule:
-    """A rule as far as it matters to a goal.
-
-    `inner` has the variables of a `not` that occur nowhere else: it is true if no value of them makes its atom true.
-    """
+    """A rule as far as it matters to a goal."""
 
     head: Atom
     calls: tuple[SlicedCall, ...]
     compares: tuple[Compare, ...]
     slots: Mapping[Var, ArgumentSet] = field(hash=False)
-    inner: frozenset[Var] = frozenset()
-
-    @property
-    def own(self) -> list[Var]:
-        """Return the variables that are neither in the head nor only in a `not`."""
-        return [name for name in self.slots if name not in self.head.args and name not in self.inner]
 
     @property
     def terms(self) -> list[Term]:
         parts = self.slots, self.head.args, *map(terms_of, self.compares), *(call.terms for call in self.calls)
         return [term for part in parts for term in part]
+
+    @property
+    def own(self) -> set[Var]:
+        """Return the variables that are not in the head."""
+        return self.slots.keys() - set(self.head.args)
+
+    def count(self, names: Iterable[Var]) -> Bound:
+        return counted(self.slots[name] for name in names)
 
 
 def counted(slots: Iterable[ArgumentSet]) -> Bound:
@@ -90,7 +89,7 @@ class Slice:
         return [call.goal for rule in self.rules[goal] for call in rule.calls]
 
     def _sliced(self, goal: AtomSet) -> list[AtomSet]:
-        rules = self.program.rules_by_predicate.get(goal.key, ())
+        rules = _plain(self.program).rules_by_predicate.get(goal.key, ())
         derived = (part for rule in rules if (part := self._specialised(rule, goal)) is not None)
         self.rules[goal] = (*derived, *self._accepted(goal))
         return self.called(goal)
@@ -107,19 +106,14 @@ class Slice:
 
     def _specialised(self, rule: Rule, goal: AtomSet) -> SlicedRule | None:
         """Return the rule for the goal's atoms; None if it has none of them as its head."""
-        known = narrowed(rule, rule.head, goal)
-        literals = [literal for literal in rule.body if not _is_void(literal, rule)]
-        uses = Counter(term for literal in (rule.head, *literals) for term in set(terms_of(literal)))
-        slots = {name: slot for name, slot in (known or {}).items() if name in uses}
-        if known is None or not all(slot.types for slot in slots.values()):
+        slots = narrowed(rule, rule.head, goal)
+        if slots is None or not all(slot.types for slot in slots.values()):
             return None
-        calls = tuple(self._call(each, slots) for each in literals if isinstance(each, Atom | Not))
-        compares = [each for each in literals if isinstance(each, Compare)]
-        settled = tuple(Compare(each.operator, *_settled(terms_of(each), slots)) for each in compares)
-        denied = {term for each in calls if each.is_not for term in each.terms}
+        calls = [self._call(each, slots) for each in rule.body if isinstance(each, Atom | Not)]
+        compares = [each for each in rule.body if isinstance(each, Compare)]
+        settled = [Compare(each.operator, *_settled(terms_of(each), slots)) for each in compares]
         left = {name: slot for name, slot in slots.items() if slot.only is None}
-        inner = frozenset(name for name in left if name in denied and uses[name] == 1)
-        return SlicedRule(Atom(goal.predicate, _settled(rule.head.args, slots)), calls, settled, left, inner)
+        return SlicedRule(Atom(goal.predicate, _settled(rule.head.args, slots)), tuple(calls), tuple(settled), left)
 
     def _call(self, literal: Atom | Not, slots: Mapping[Var, ArgumentSet]) -> SlicedCall:
         (atom,) = atoms_of([literal])
@@ -127,7 +121,7 @@ class Slice:
         goal = atom_set(Atom(atom.predicate, terms), slots)
         known = self._known[goal.key]
         if goal not in known and len(known) >= MOST_GOALS:
-            goal = all_atoms(self.program, goal.key)
+            goal = all_atoms(_plain(self.program), goal.key)
         known.add(goal)
         return SlicedCall(goal, terms, isinstance(literal, Not))
 
@@ -143,6 +137,33 @@ def _settled(terms: Iterable[Term], slots: Mapping[Var, ArgumentSet]) -> tuple[T
     return tuple(slots[term].only or term if isinstance(term, Var) else term for term in terms)
 
 
+def _plain(program: Program) -> Program:
+    """Return the program with a helper rule for what a `not` says of variables of its own.
+
+    free(d) if doc(d) and not locked(d, _by)    ->    free(d) if doc(d) and not some#7.1(d)
+                                                      some#7.1(d) if locked(d, _by)
+    """
+    if _plain not in program.memo:
+        rules = (part for number, rule in enumerate(program.rules) for part in _parted(rule, f"some#{number}"))
+        program.memo[_plain] = replace(program, rules=tuple(rules))
+    return program.memo[_plain]
+
+
+def _parted(rule: Rule, name: str) -> Iterator[Rule]:
+    """Yield the rule, and its helper rules."""
+    body: list[Literal] = [each for each in rule.body if not _is_void(each, rule)]
+    uses = Counter(term for literal in (rule.head, *body) for term in set(terms_of(literal)))
+    for place, literal in enumerate(body):
+        own = {term for term in terms_of(literal) if isinstance(term, Var) and uses[term] == 1}
+        if isinstance(literal, Not) and own:
+            outer = [term for term in dict.fromkeys(terms_of(literal)) if isinstance(term, Var) and term not in own]
+            head = Atom(f"{name}.{place}", tuple(outer))
+            yield Rule(head, (literal.atom,), {each: rule.types[each] for each in (*outer, *own)})
+            body[place] = Not(head)
+    used = {term for literal in (rule.head, *body) for term in terms_of(literal)}
+    yield replace(rule, body=tuple(body), types={each: types for each, types in rule.types.items() if each in used})
+
+
 def _is_void(literal: Literal, rule: Rule) -> bool:
     """Return whether the literal is a `not` that is always true: a variable of its own can have no type."""
     return isinstance(literal, Not) and any(isinstance(t, Var) and not rule.types[t] for t in literal.atom.args)
@@ -154,14 +175,12 @@ def apart(part: Slice) -> set[AtomSet]:
 
 
 def _apart(rule: SlicedRule) -> list[AtomSet]:
-    def entities(terms: Iterable[Term]) -> set[Term]:
-        return {term for term in terms if not term_set(term, rule.slots).types <= {*PRIMITIVES}}
-
-    ties = [entities(call.terms) or {*call.terms} for call in rule.calls]
-    near = {*entities(rule.head.args), *(term for tie in ties for term in tie if isinstance(term, Value))}
-    for _ in ties:  # from call to call
-        near.update(*(tie for tie in ties if not near.isdisjoint(tie)))
-    return [call.goal for call, tie in zip(rule.calls, ties) if near.isdisjoint(tie)]
+    ties = [
+        {term for term in call.terms if not term_set(term, rule.slots).types <= {*PRIMITIVES}} for call in rule.calls
+    ]
+    starts = [*rule.head.args, *(term for tie in ties for term in tie if isinstance(term, Value))]
+    near = reachable(starts, lambda term: [each for tie in ties if term in tie for each in tie])
+    return [call.goal for call, tie in zip(rule.calls, ties) if tie.isdisjoint(near)]
 
 
 # ---- Values that no fact has -----------------------------------------------------------------------------------------
@@ -175,31 +194,24 @@ def isolation(slices: Iterable[Slice]) -> Bound:
     """
     found: Bound = Counter()
     for part in slices:
-        heads: Places = set()
+        heads: set[tuple[PredicateKey, int]] = set()  # arguments of heads that their rules may not bind
         size = -1
         while size != len(heads):
             size = len(heads)
-            heads |= {
-                (key_of(rule.head), place)
-                for rule in part.all_rules for place, term in enumerate(rule.head.args) if term in _unbound(rule, heads)
-            }  # fmt: skip
+            for rule in part.all_rules:
+                unbound = _unbound(rule, heads)
+                heads |= {(key_of(rule.head), place) for place, term in enumerate(rule.head.args) if term in unbound}
         for rule in part.all_rules:
             unbound = _unbound(rule, heads)
-            asked = counted(rule.slots[name] for name in unbound if name not in rule.head.args)
-            most = counted(rule.slots[name] for name in unbound)
-            found |= Counter({name: number for name, number in most.items() if name in asked})
+            asked = rule.count(unbound & rule.own)
+            found |= Counter({name: number for name, number in rule.count(unbound).items() if name in asked})
     return found
 
 
-Places = set[tuple[PredicateKey, int]]  # arguments of heads that their rules may not bind
-
-
-def _unbound(rule: SlicedRule, heads: Places) -> list[Var]:
-    bound: set[Term] = set()
-    for call in rule.calls:
-        known = [term for place, term in enumerate(call.terms) if (call.goal.key, place) not in heads]
-        bound.update(term for term in known if not call.is_not or term in rule.inner)
-    return [name for name, slot in rule.slots.items() if slot.values is None and name not in bound]
+def _unbound(rule: SlicedRule, heads: set[tuple[PredicateKey, int]]) -> set[Var]:
+    calls = [call for call in rule.calls if not call.is_not]
+    bound = {term for call in calls for place, term in enumerate(call.terms) if (call.goal.key, place) not in heads}
+    return {name for name, slot in rule.slots.items() if slot.values is None and name not in bound}
 
 
 # ---- Proofs that no facts make one goal true and another false, whatever their number -------------------------------
@@ -224,69 +236,62 @@ def _unbound(rule: SlicedRule, heads: Places) -> list[Var]:
 #   in it: leaving facts out makes no more of it true. (For rules without `not`, this is the test of containment on a
 #   canonical database of A. K. Chandra and P. M. Merlin, Optimal implementation of conjunctive queries, 1977.)
 
-_MOST_MATCHES = 3_000  # tried for one pair of rules
+_MOST_MATCHES = 300  # looked at for one pair of rules
 
 
-class Containment:
-    """That all that one slice derives of its goal, the other derives of its own.
+class Contained(NamedTuple):
+    """That all atoms of a goal, as one of two slices derives it, are atoms of another goal as the other one does."""
 
-    Pairs of goals are assumed to be contained until no further one fails. A pair has the slice whose goal is contained
-    in the other's, by its place, that goal, and the other's goal.
+    side: int  # the slice of the first goal
+    goal: AtomSet
+    wider: AtomSet
+
+
+Needed = frozenset[Contained]  # all of them are
+
+
+def is_contained(*sides: Slice) -> bool:
+    """Return whether one slice derives no atom of its goal that the other does not derive of its own, by their rules.
+
+    Everything is assumed to be contained that would prove this; what cannot be is taken back, until nothing is.
     """
+    proofs: dict[Contained, list[list[Needed]]] = {}  # for each rule of the goal
 
-    def __init__(self, *sides: Slice):
-        self.sides = sides
-        self.assumed: set[tuple[int, AtomSet, AtomSet]] = set()
-        self.failed: set[tuple[int, AtomSet, AtomSet]] = set()
+    def following(pair: Contained) -> set[Contained]:
+        side, goal, wider = pair
+        proofs[pair] = [[]]  # no proof of a rule, unless the goals' atoms are right
+        if are_within(goal.args, wider.args):
+            rules, others = sides[side].rules[goal], sides[1 - side].rules[wider]
+            proofs[pair] = [[way for each in others for way in _ways(side, each, rule)] for rule in rules]
+        return {each for ways in proofs[pair] for way in ways for each in way}
 
-    def is_proved(self) -> bool:
-        one, other = self.sides
-        size = -1
-        while size != len(self.failed):
-            size = len(self.failed)
-            self.assumed.clear()
-            is_proved = self._holds(0, one.goal, other.goal)
-        return is_proved
+    start = Contained(0, sides[0].goal, sides[1].goal)
+    assumed = set(reachable([start], following))
+    while refuted := {pair for pair in assumed if not all(any(map(assumed.issuperset, ways)) for ways in proofs[pair])}:
+        assumed -= refuted
+    return start in assumed
 
-    def _holds(self, *pair: *tuple[int, AtomSet, AtomSet]) -> bool:
-        if pair not in self.assumed and pair not in self.failed:
-            self.assumed.add(pair)
-            if not self._has_counterparts(*pair):
-                self.failed.add(pair)
-        return pair not in self.failed
 
-    def _has_counterparts(self, side: int, goal: AtomSet, wider: AtomSet) -> bool:
-        rules, others = self.sides[side].rules[goal], self.sides[1 - side].rules[wider]
-        return are_within(goal.args, wider.args) and all(
-            any(self._requires_less(side, general, rule) for general in others) for rule in rules
-        )
+def _ways(side: int, general: SlicedRule, rule: SlicedRule) -> set[Needed]:
+    """Return what proves that the general rule requires no more, with some of the rule's terms as its variables."""
+    start = _matched(general.head.args, rule.head.args, {})
+    found = [] if start is None else [(start, Needed())]
+    for wanted in general.calls:
+        found = [
+            (more, needed | {_contained(side, wanted, each)})
+            for by, needed in found for each in rule.calls
+            if _is_alike(wanted, each) and (more := _matched(wanted.terms, each.terms, by)) is not None
+        ][:_MOST_MATCHES]  # fmt: skip
+    return {needed for by, needed in found if _fits(by, general, rule)}
 
-    def _requires_less(self, side: int, general: SlicedRule, rule: SlicedRule) -> bool:
-        """Return whether the general rule, with some of the rule's terms as its variables, requires no more."""
-        steps = iter(range(_MOST_MATCHES))
 
-        def matches(place: int, by: Mapping[Term, Term] | None) -> bool:
-            """Return whether the general rule's calls from a place on are among those of the rule."""
-            if by is None or next(steps, None) is None:
-                return False
-            if place == len(general.calls):
-                return by.keys() >= general.slots.keys() and _fits(by, general, rule)
-            wanted = general.calls[place]
-            return any(
-                (more := _matched(wanted.terms, each.terms, by)) is not None
-                and self._asks_less(side, wanted, each)
-                and matches(place + 1, more)
-                for each in rule.calls
-            )
+def _contained(side: int, wanted: SlicedCall, each: SlicedCall) -> Contained:
+    return Contained(1 - side, wanted.goal, each.goal) if each.is_not else Contained(side, each.goal, wanted.goal)
 
-        return matches(0, _matched(general.head.args, rule.head.args, {}))
 
-    def _asks_less(self, side: int, wanted: SlicedCall, each: SlicedCall) -> bool:
-        names = {wanted.goal.predicate, each.goal.predicate}  # which helper predicates they call does not matter
-        if each.is_not != wanted.is_not or not (len(names) == 1 or all(map(is_made_here, names))):
-            return False
-        pair = (1 - side, wanted.goal, each.goal) if each.is_not else (side, each.goal, wanted.goal)
-        return self._holds(*pair)
+def _is_alike(wanted: SlicedCall, each: SlicedCall) -> bool:
+    names = {wanted.goal.predicate, each.goal.predicate}  # which helper predicates they call does not matter
+    return wanted.is_not == each.is_not and (len(names) == 1 or all(map(is_made_here, names)))
 
 
 def _matched(general: Sequence[Term], terms: Sequence[Term], by: Mapping[Term, Term]) -> dict[Term, Term] | None:
@@ -300,34 +305,27 @@ def _matched(general: Sequence[Term], terms: Sequence[Term], by: Mapping[Term, T
 
 def _fits(by: Mapping[Term, Term], general: SlicedRule, rule: SlicedRule) -> bool:
     """Return whether the variables of the general rule may be these terms of the rule."""
-    inner = {by[name] for name in general.inner}  # `not p(x, x)` requires less than `not p(x, y)`
-    pairs = [(by.get(each.left, each.left), each.operator, by.get(each.right, each.right)) for each in general.compares]
-    slots = [(name in general.inner, term_set(by[name], rule.slots), slot) for name, slot in general.slots.items()]
+    compares = (Compare(each.operator, *(by.get(term, term) for term in terms_of(each))) for each in general.compares)
     return (
-        len(inner) == len(general.inner)
-        and inner == rule.inner.intersection(by.values())
-        and all(Compare(operator, left, right) in rule.compares for left, operator, right in pairs)
-        and all(mine == slot if is_inner else mine.is_within(slot) for is_inner, mine, slot in slots)
+        by.keys() >= general.slots.keys()
+        and all(each in rule.compares for each in compares)
+        and all(term_set(by[name], rule.slots).is_within(slot) for name, slot in general.slots.items())
     )
-
-
-# ---- bounds ----------------------------------------------------------------------------------------------------------
 
 
 class Unbounded(Exception):
     """There is no bound, or none is known."""
 
 
-def bound_of(holds: Slice, fails: Slice | None) -> Bound | None:
+def bound_of(*slices: Slice) -> Bound | None:
     """Return how many ids of each type are enough to make one goal true and another false; None if unknown."""
-    slices = [holds, fails] if fails else [holds]
     operators = {each.operator for part in slices for rule in part.all_rules for each in rule.compares}
     if isolation(slices)[INTEGER] and operators & TYPED.keys():
         return None  # numbers that no fact mentions lie between those that facts mention: leaving facts out adds some
-    found = counted(holds.goal.args)
+    found = counted(slices[0].goal.args)
     try:
         for part, is_true in zip(slices, (True, False)):
-            found += _Walk(part).ids(part.goal, is_true, False)
+            found += _ids_of(part, is_true)
     except (Unbounded, RecursionError):
         return None
     if any(part.reads_time for part in slices):
@@ -335,41 +333,30 @@ def bound_of(holds: Slice, fails: Slice | None) -> Bound | None:
     return found
 
 
-class _Walk:
-    """Counts ids for goals, rules and calls to be true, or false; `is_scoped`: within the scope of a "for all"."""
+def _ids_of(part: Slice, is_true: bool) -> Bound:
+    """Count ids for the slice's goal to be true, or false."""
+    components = Components(part.called)
+    known: dict[tuple[AtomSet, bool, bool], Bound] = {}
 
-    def __init__(self, part: Slice):
-        self.part = part
-        self.components = Components(part.called)
-        self.known: dict[tuple[AtomSet, bool, bool], Bound] = {}
-
-    def ids(self, goal: AtomSet, is_true: bool, is_scoped: bool) -> Bound:
-        is_recursive = self.components.number(goal) is not None
+    def of_goal(goal: AtomSet, is_true: bool, is_scoped: bool) -> Bound:
+        """`is_scoped`: within the scope of a "for all"."""
+        is_recursive = components.number(goal) is not None
         if is_recursive and is_true:
             raise Unbounded
         key = (goal, is_true, is_scoped or is_recursive)
-        if key not in self.known:
-            self.known[key] = Counter()  # of a recursive goal, every part must be empty
-            each = [self._of_rule(rule, *key[1:]) for rule in self.part.rules[goal]]
-            self.known[key] = reduce(or_, each, Counter()) if is_true else sum(each, Counter())
-        return self.known[key]
+        if key not in known:
+            known[key] = Counter()  # of a recursive goal, every part must be empty
+            each = [of_body(rule, *key[1:]) for rule in part.rules[goal]]
+            known[key] = reduce(or_, each, Counter()) if is_true else sum(each, Counter())
+        return known[key]
 
-    def _of_rule(self, rule: SlicedRule, is_true: bool, is_scoped: bool) -> Bound:
+    def of_body(rule: SlicedRule, is_true: bool, is_scoped: bool) -> Bound:
         """Count for the body to be true with some values of the rule's own variables, or false with all."""
+        own = rule.count(rule.own)
+        if own and is_true and is_scoped:
+            raise Unbounded
         is_within = is_scoped or (not is_true and bool(rule.own))
-        found = [self._of_call(rule, call, is_true != call.is_not, is_within) for call in rule.calls]
-        return sum(found, _chosen(rule, rule.own, is_scoped)) if is_true else reduce(or_, found, Counter())
+        found = [of_goal(call.goal, is_true != call.is_not, is_within) for call in rule.calls]
+        return sum(found, own) if is_true else reduce(or_, found, Counter())
 
-    def _of_call(self, rule: SlicedRule, call: SlicedCall, is_true: bool, is_scoped: bool) -> Bound:
-        """Count for the goal of a call to be true with some values of its inner variables, or false with all."""
-        inner = rule.inner.intersection(call.terms)
-        if is_true:
-            return _chosen(rule, inner, is_scoped) + self.ids(call.goal, True, is_scoped)
-        return self.ids(call.goal, False, is_scoped or bool(inner))
-
-
-def _chosen(rule: SlicedRule, names: Iterable[Var], is_scoped: bool) -> Bound:
-    found = counted(rule.slots[name] for name in names)
-    if found and is_scoped:
-        raise Unbounded
-    return found
+    return of_goal(part.goal, is_true, False)

@@ -3,6 +3,7 @@
 Answers are also texts, in which facts that were found are policy tests.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -21,7 +22,6 @@ from checks.analysis.search import (
     SECONDS,
     AnswerSetProgram,
     Claim,
-    Derived,
     Solver,
     Verdict,
     Witness,
@@ -55,14 +55,6 @@ from policy.values import ACTOR, PRIMITIVES, RESOURCE, STRING, Value, quoted
 SAME, MORE, UNDECIDED = 0, 1, 2  # exit statuses of commands
 ALLOW = "allow"
 _ACTION, _RESOURCE = 1, 2  # places in `allow`
-
-
-def derived(program: Program) -> Derived:
-    """Return what rules derive of `allow` and `has_permission`: stored facts of that would bypass all rules."""
-    return {
-        fact_key(rules[0].head): frozenset().union(*(types_of(rule.head.args[-1], rule.types) for rule in rules))
-        for (name, arity), rules in program.rules_by_predicate.items() if name in DECISIONS and arity
-    }  # fmt: skip
 
 
 @contextmanager
@@ -117,14 +109,14 @@ def compared(old: Program, new: Program, solver: Solver, most: int = MOST_IDS) -
 
 
 def both_ways(
-    old: Program, new: Program, goal: AtomSet, other: AtomSet | None = None, never: Derived | None = None
+    old: Program, new: Program, goal: AtomSet, other: AtomSet | None = None, by_rules: bool = False
 ) -> tuple[Claim, Claim]:
     """Return the claims that each goal holds only where the other does."""
     one, two = (
         cast(Slice, SimpleLazyObject(partial(Slice, *side)))  # made in the time of the search: there may be very many
         for side in ((old, goal), (new, other or goal))
     )
-    return Claim(one, two, never or {}), Claim(two, one, never or {})
+    return Claim(one, two, by_rules), Claim(two, one, by_rules)
 
 
 def differing(old: Program, new: Program) -> list[tuple[str, AtomSet]]:
@@ -156,26 +148,18 @@ def _actions(atoms: AtomSet, resource: str, *programs: Program) -> Iterator[tupl
         yield action.only.id if action.only.type == STRING else action.only.noted, action
         return
     if STRING in action.types:
-        known = actions_on(resource, len(atoms.args), *programs)
-        others = frozenset().union(*(program.names for program in programs)) - known
-        new = next(name for name in map("other{}".format, count(1)) if name not in others | known)
-        yield from ((name, ArgumentSet.of([Value(STRING, name)])) for name in known)
+        keys = [(name, len(atoms.args)) for name in DECISIONS]
+        heads = [head_of(rule) for each in programs for key in keys for rule in each.rules_by_predicate.get(key, ())]
+        known = {head.values[_ACTION] for head in heads if not resource or resource in head.types[_RESOURCE]}
+        names = {value.id for value in known if value and value.type == STRING}
+        for each in programs:
+            names.update(each.types[resource].permissions if resource in each.types else each.global_permissions)
+        others = frozenset().union(*(program.names for program in programs)) - names
+        new = next(name for name in map("other{}".format, count(1)) if name not in others | names)
+        yield from ((name, ArgumentSet.of([Value(STRING, name)])) for name in names)
         yield "any other action", ArgumentSet.of(Value(STRING, each) for each in (*others, new))
     if no_names := action.types - {STRING}:
         yield "any action that is no String", ArgumentSet(no_names)
-
-
-def actions_on(resource: str, arity: int, *programs: Program) -> set[str]:
-    """Return the actions that the policies know on a type of resource: declared, or in the head of a rule."""
-    found: set[str] = set()
-    for program in programs:
-        known = program.types.get(resource)
-        found.update(known.permissions if known else () if resource else program.global_permissions)
-        for head in (head_of(rule) for name in DECISIONS for rule in program.rules_by_predicate.get((name, arity), ())):
-            action = head.args[_ACTION].only
-            if action and action.type == STRING and (not resource or resource in head.types[_RESOURCE]):
-                found.add(action.id)
-    return found
 
 
 def compared_policies(
@@ -250,7 +234,7 @@ def stated(program: Program, goal: str, condition: str = "") -> Claim:
         check_predicate(program, called)
     extended = replace(extended, accepted=program.accepted)  # the claim's own calls would make it accept more facts
     part = Slice(extended, all_atoms(extended, (name, len(terms))))
-    return Claim(part, never=derived(program), shown=head.predicate.text)
+    return Claim(part, by_rules=True, shown=head.predicate.text)
 
 
 def _goal(goal: str) -> ast.Head:
@@ -419,19 +403,19 @@ def stored_around(session: Snapshot, claim: Claim) -> tuple[list[Atom], list[str
         nonlocal is_whole
         if len(found) > MOST_STORED:
             return []
-        if isinstance(start, Value):
-            about, is_tied = list(facts_about(numbers, start, _OF_EACH + 1)), start.type not in PRIMITIVES
-        else:
-            about, is_tied = list(facts_of({start: numbers[start]}, _OF_EACH + 1)), True
-        is_whole = is_whole and len(about) <= _OF_EACH
-        entities = {fact: [arg for arg in fact.args if arg.type not in PRIMITIVES] for fact in about}
-        kept = [fact for fact in about if (is_tied or not entities[fact]) and session.place_of(fact) is not None]
+        is_value = isinstance(start, Value)
+        about = (
+            facts_about(numbers, start, _OF_EACH + 1) if is_value else facts_of({start: numbers[start]}, _OF_EACH + 1)
+        )
+        facts = list(about)
+        is_whole = is_whole and len(facts) <= _OF_EACH
+        kept = [fact for fact in facts if session.place_of(fact) is not None]
         found.update(dict.fromkeys(Atom(fact.predicate, fact.args) for fact in kept))
-        return [arg for fact in kept for arg in entities[fact]]
+        return [arg for fact in kept for arg in fact.args if arg.type not in PRIMITIVES]
 
     far = apart(claim.holds)
-    starts: list[Value | Signature] = [*sorted(claim.holds.values), *(each for each in numbers if _is_met(each, far))]
-    reachable(starts, connected)
+    values = [value for value in sorted(claim.holds.values) if value.type not in PRIMITIVES]
+    reachable([*values, *(each for each in numbers if _is_met(each, far))], connected)
     stored = list(found)[:MOST_STORED]
     is_whole = is_whole and len(found) == len(stored)
     return stored, [] if is_whole else [f"only {len(stored):,} stored facts around the goal were considered"]
@@ -460,7 +444,6 @@ def ways_to_allow(session: Snapshot, question: Question) -> Ways:
 
 
 # ---- What no fact can ever make matter: rules without effect, permissions that nobody can have ----------------------
-# Facts of `allow` and of `has_permission` do not count for resources of types for which rules derive them.
 
 Notices = Iterator[tuple[Span, str, str]]  # what is said of a place, and how far it was searched; empty: it is not so
 
@@ -500,21 +483,21 @@ def _roles(program: Program) -> Notices:
 def _permissions(program: Program, solver: Solver) -> Notices:
     """Tell of the permissions that nobody can have, and of those that everybody has who has another one."""
     decisions = [each for each in _decisions(program) if len(each.args) > _RESOURCE]
-    distinct: list[tuple[str, str, list[AtomSet]]] = []
+    granted: dict[str, dict[str, list[AtomSet]]] = defaultdict(dict)  # by block
     for block, name, span in _declared(program, "permissions"):
         slots = ArgumentSet.of([Value(STRING, name)]), ArgumentSet(program.subtypes[block])
         goals = [AtomSet(ALLOW, (each.args[0], *slots, *each.args[3:])) for each in decisions]
-        claims = [Claim(Slice(program, goal), never=derived(program)) for goal in goals]
+        claims = [Claim(Slice(program, goal), by_rules=True) for goal in goals]
         yield span, f'nobody can have "{name}"', _nothing_against(claims, solver)
-        if all(claim.verdict != Verdict.FOUND for claim in claims):
+        if not any(claim.witness for claim in claims):
             continue
-        for other, known in [(other, known) for place, other, known in distinct if place == block]:
-            pairs = (both_ways(program, program, *pair, derived(program)) for pair in zip(known, goals))
+        for other, known in granted[block].items():
+            pairs = [both_ways(program, program, *pair, by_rules=True) for pair in zip(known, goals)]
             if extent := _nothing_against([claim for pair in pairs for claim in pair], solver):
                 yield span, f'"{name}" is the same as "{other}"', extent
                 break
         else:
-            distinct.append((block, name, goals))
+            granted[block][name] = goals
 
 
 def _rules(program: Program, solver: Solver) -> Notices:
@@ -522,7 +505,7 @@ def _rules(program: Program, solver: Solver) -> Notices:
     for origin in program.written:
         without = replace(program, rules=tuple(rule for rule in program.rules if rule.origin != origin))
         goals = [goal for _, goal in differing(program, without)]
-        claims = [claim for goal in goals for claim in both_ways(program, without, goal, never=derived(program))]
+        claims = [claim for goal in goals for claim in both_ways(program, without, goal, by_rules=True)]
         yield origin, "this rule changes no decision", _nothing_against(claims, solver)
 
 

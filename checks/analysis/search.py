@@ -6,8 +6,8 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 from importlib.util import find_spec
@@ -16,12 +16,12 @@ from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
 
-from checks.analysis.proofs import FACT, Bound, Containment, Slice, bound_of, isolation
+from checks.analysis.proofs import FACT, Bound, Slice, bound_of, is_contained, isolation
 from checks.asking import run
 from checks.asking.question import Asked, question_about
 from checks.asking.snapshot import FactsAlone, fact_of_atom
 from policy.errors import AuthzError
-from policy.rules.changes import ArgumentSet
+from policy.rules.changes import ArgumentSet, AtomSet, head_of
 from policy.rules.flatten import PredicateKey, key_of
 from policy.rules.program import Atom, Now, Term, Types
 from policy.values import BOOLEAN, INTEGER, STRING, Value
@@ -44,8 +44,6 @@ TIME_STEP = 100_000_000  # seconds, about three years: a test with the numbers p
 DECISIONS = "allow", "has_permission"
 _UNLIKELY = {f"{FACT}{name}": 4 for name in DECISIONS}  # costs of facts that rules usually derive
 
-Derived = Mapping[PredicateKey, Types]  # of facts that bypass rules: the types of their last arguments
-
 
 class AnswerSetProgram:
     """Collects the text of a program. Predicates of several policies differ in their prefix; facts are shared."""
@@ -54,23 +52,20 @@ class AnswerSetProgram:
         """Make the universe, with so many free ids of a type."""
         self.now = Value(INTEGER, str(now))
         self.is_timed = any(part.reads_time for part in slices)
-        known = {
-            *constants,
-            *(value for part in slices for value in part.values),
-            *([self.now] if self.is_timed else []),
-        }
+        known = {*constants, *(value for part in slices for value in part.values)}
+        known |= {self.now} if self.is_timed else set()
         lonely = isolation(slices)
-        free: list[Value] = []
-        isolated: list[Value] = []
+        free: set[Value] = set()
+        isolated: set[Value] = set()
         for name in {value.type for value in known}.union(*(slot.types for part in slices for slot in part.slots)):
             taken = {value.id for value in known if value.type == name}
-            found, others = _ids_of(name, taken, ids(name), lonely[name], TIME_STEP if self.is_timed else STEP)
-            free += (Value(name, each) for each in found)
-            isolated += (Value(name, each) for each in others)
-        self.values = sorted({*known, *free, *isolated}, key=_order)
+            found = _ids_of(name, taken, ids(name), lonely[name], TIME_STEP if self.is_timed else STEP)
+            for values, ids_of_type in zip((free, isolated), found):
+                values.update(Value(name, each) for each in ids_of_type)
+        self.values = sorted(known | free | isolated, key=_order)
         self.numbers = {value: number for number, value in enumerate(self.values)}
-        self.isolated = {self.numbers[value] for value in isolated}
-        self.alike = [each for each in free if each.type not in (INTEGER, BOOLEAN)]  # of a type, but for their names
+        self.isolated = isolated
+        self.alike = [each for each in self.values if each in free - known and each.type not in (INTEGER, BOOLEAN)]
         self.lines: dict[str, None] = {}
         self.predicates: dict[PredicateKey, int] = {}
         self.domains: dict[tuple[int, ...], int] = {}
@@ -95,10 +90,9 @@ class AnswerSetProgram:
 
     def domain(self, slot: ArgumentSet, term: object, in_facts: bool = False) -> str:
         """Return the atom that the term is one of the slot's values, or of those that facts may have."""
-        values = self.values if slot.values is None else sorted(slot.values, key=_order)
-        numbers = tuple(self.numbers[value] for value in values if value.type in slot.types)
-        if in_facts:
-            numbers = tuple(number for number in numbers if number not in self.isolated)
+        values = self.numbers if slot.values is None else slot.values
+        met = (value for value in values if value.type in slot.types and not (in_facts and value in self.isolated))
+        numbers = tuple(sorted(self.numbers[value] for value in met))
         name = f"d{self.domains.setdefault(numbers, len(self.domains))}"
         self.add(applied(name, [";".join(map(str, numbers)) or "-1"]) + ".")  # no value has the number -1
         return applied(name, [term])
@@ -110,34 +104,30 @@ class AnswerSetProgram:
             shown: dict[Term, object] = {name: f"V{place}" for place, name in enumerate(rule.slots)}
             shown |= self.numbers.items()
             shown[Now()] = "T"
-            domains = {name: self.domain(slot, shown[name]) for name, slot in rule.slots.items()}
-            body = [domain for name, domain in domains.items() if name not in rule.inner]
+            body = [self.domain(slot, shown[name]) for name, slot in rule.slots.items()]
             body += ["now(T)"] if Now() in rule.terms else []
             body += [f"{shown[each.left]} {each.operator} {shown[each.right]}" for each in rule.compares]
             for call in rule.calls:
-                inner = ", ".join(domains[name] for name in domains if name in rule.inner and name in call.terms)
                 kind = "f" if call.goal in part.facts else prefix
                 called = self.atom(kind, call.goal.key, [shown[term] for term in call.terms])
-                body.append(f"{'not ' * call.is_not}{called}{' : ' * bool(inner)}{inner}")
+                body.append(f"{'not ' * call.is_not}{called}")
             head = self.atom(prefix, key_of(rule.head), [shown[term] for term in rule.head.args])
-            self.add(f"{head} :- {'; '.join(body)}.")
+            self.add(f"{head} :- {', '.join(body)}.")
 
     # ---- facts and the current time -----------------------------------------------------------------------
 
-    def chosen_facts(self, part: Slice, never: Derived) -> None:
-        """Let facts be chosen: all that the slice's policy accepts, except some, and that can matter to its goals.
+    def chosen_facts(self, goal: AtomSet, never: Types) -> None:
+        """Let facts of a goal be chosen, except those with a last argument of some types.
 
         Prefer as few changes as possible of the facts that are stored.
         """
-        for goal in part.facts:
-            *others, last = goal.args
-            kept = last.meet(ArgumentSet(last.types - never.get(goal.key, frozenset())))
-            terms, body = self.any_of([*others, kept], in_facts=True)
-            true, stored = (self.atom(prefix, goal.key, terms) for prefix in "fs")
-            self.add(f"{{ {true} : {body} }}.")
-            self.add(f"#minimize {{ {_UNLIKELY.get(goal.predicate, 1)}@1,{true} : {true}, not {stored} }}.")
-            self.add(f"#minimize {{ 1@1,{stored} : {stored}, not {true} }}.")
-            self.use(true, terms)
+        *others, last = goal.args
+        terms, body = self.any_of([*others, last.meet(ArgumentSet(last.types - never))], in_facts=True)
+        true, stored = (self.atom(prefix, goal.key, terms) for prefix in "fs")
+        self.add(f"{{ {true} : {body} }}.")
+        self.add(f"#minimize {{ {_UNLIKELY.get(goal.predicate, 1)}@1,{true} : {true}, not {stored} }}.")
+        self.add(f"#minimize {{ 1@1,{stored} : {stored}, not {true} }}.")
+        self.use(true, terms)
 
     def use(self, atom: str, terms: Sequence[str]) -> None:
         """Make the atom, with variables as arguments, part of models, and its values used ones."""
@@ -187,23 +177,21 @@ def _numbers(constants: list[int], free: int, isolated: int, most: int) -> tuple
     """Return free and isolated numbers below, between and above the constants.
 
     Free ones are at most so far from each other. If there are isolated ones, rules may tell how many numbers lie
-    between two of facts: then free ones follow each other, next to each constant.
+    between two of facts: then free ones follow each other, on both sides of each constant, and isolated ones them.
     """
-    found: list[int] = []
-    lonely: dict[int, None] = {}
+    if isolated and not constants:
+        constants = [0]
+    found, lonely, length = [*constants], list[int](), free * (isolated + 1)
     for low, high in pairwise([LEAST - 1, *constants, GREATEST + 1]):
-        length = free * (isolated + 1)
         if high - low - 1 <= 2 * length + isolated:
             found += range(low + 1, high)
             continue
         step = 1 if isolated else min(most, (high - low) // (length + 1))
-        starts = [low + step] if low >= LEAST else []
-        starts += [high - step * length] if high <= GREATEST and (isolated or not starts) else []
-        for start in starts or [STEP]:
-            run_of = range(start, start + step * length, step)
-            found += run_of
-            beside = (*range(start - isolated, start), *range(run_of.stop, run_of.stop + isolated))
-            lonely |= dict.fromkeys(each for each in beside if low < each < high)
+        ends = [(low, step)] * (low >= LEAST) + [(high, -step)] * (high <= GREATEST) or [(0, step)]
+        for end, way in ends if isolated else ends[:1]:
+            beside = [end + way * place for place in range(1, length + isolated + 1)]
+            found += beside[:length]
+            lonely += beside[length:]
     return map(str, found), map(str, lonely)
 
 
@@ -322,13 +310,14 @@ class Witness:
 class Claim:
     """That no facts make one slice's goal true and the other's false. Both are about the same values, except constants.
 
-    `never` has what no facts are chosen of. The goal is shown with the predicate `shown`. `ids` tells up to how many
-    ids of each type the search was complete.
+    `by_rules`: facts do not count that bypass rules, those of `allow` and `has_permission` for types of resources for
+    which rules derive these. The goal is shown with the predicate `shown`. `ids` tells up to how many ids of each type
+    the search was complete.
     """
 
     holds: Slice
     fails: Slice | None = None
-    never: Derived = field(default_factory=dict)
+    by_rules: bool = False
     shown: str = ""
     verdict: Verdict = Verdict.UNKNOWN
     ids: int = 0
@@ -352,7 +341,7 @@ class Claim:
     @cached_property
     def bound(self) -> Bound | None:
         """Return how many ids of each type are enough; None if that is not known."""
-        return bound_of(self.holds, self.fails)
+        return bound_of(*self.slices)
 
     @property
     def few(self) -> int:
@@ -362,12 +351,7 @@ class Claim:
     @property
     def is_proved(self) -> bool:
         """Return whether the rules show it, without a search."""
-        if not self.holds.rules[self.holds.goal]:
-            return True
-        try:
-            return self.fails is not None and Containment(self.holds, self.fails).is_proved()
-        except RecursionError:  # rules call each other through very many others
-            return False
+        return not self.holds.rules[self.holds.goal] or (self.fails is not None and is_contained(*self.slices))
 
     def program(self, most: int, now: int, stored: Sequence[Atom] | None = None) -> AnswerSetProgram:
         """Return the answer set program for at most so many ids of each type.
@@ -384,7 +368,8 @@ class Claim:
         found.use(goal, terms)
         for prefix, operator, part in zip("pq", ("not ", ""), self.slices):
             found.rules(part, prefix)
-            found.chosen_facts(part, self.never)
+            for fact in part.facts:
+                found.chosen_facts(fact, self._derived(fact) if self.by_rules else frozenset())
             own = [found.numbers[value] if value else term for term, value in zip(terms, part.goal.values)]
             found.add(f":- {goal}, {operator}{found.atom(prefix, part.goal.key, own)}.")
         if stored is not None:
@@ -392,6 +377,13 @@ class Claim:
         found.moment(later=stored is None)
         found.symmetry()
         return found
+
+    def _derived(self, fact: AtomSet) -> Types:
+        """Return the types of resources for which rules derive decisions, if the facts are such."""
+        name = fact.predicate.removeprefix(FACT)
+        rules = (part.program.rules_by_predicate.get((name, len(fact.args)), ()) for part in self.slices)
+        heads = [head_of(rule) for each in rules for rule in each if name in DECISIONS]
+        return frozenset().union(*(head.types[-1] for head in heads))
 
     def search(self, program: AnswerSetProgram, ids: int, solver: Solver, seconds: float) -> Witness | None:
         """Search for facts against the claim by its program for so many ids, and note what is found or how far."""
@@ -405,7 +397,7 @@ class Claim:
         return None
 
     def confirmed(self, model: Iterable[tuple[str, list[int]]], program: AnswerSetProgram) -> Witness:
-        """Return what a model says, after the engine has confirmed it."""
+        """Return what a model says, after the engine has confirmed it; raise `EngineDisagrees` if it does not."""
         names = {f"f{number}": predicate.removeprefix(FACT) for (predicate, _), number in program.predicates.items()}
         found = [(name, tuple(program.values[number] for number in numbers)) for name, numbers in model]
         moment = next((row[0] for name, row in found if name == "now"), program.now)
@@ -415,36 +407,28 @@ class Claim:
         numbers = (int(arg.id) for name, row in found if name != "now" for arg in row if arg.type == INTEGER)
         is_timed = program.is_timed and (then != now or any(now <= number < now + TIME_STEP for number in numbers))
         witness = Witness(tuple(facts), Atom(self.shown or self.holds.goal.predicate, args), then, is_timed)
-        self.replay(witness)
-        return witness
-
-    def replay(self, witness: Witness) -> None:
-        """Raise `EngineDisagrees` unless the engine finds the same."""
         for part, is_true in zip(self.slices, (True, False)):
             if holds(part, witness.facts, witness) != is_true:
                 raise EngineDisagrees(
-                    f"internal error: the solver finds that {asked_of(part, witness)} is {str(is_true).lower()} with "
-                    f"the facts {{ {' '.join(f'{fact};' for fact in witness.facts)} }}, but the engine does not. "
-                    "Please report this with the policy"
+                    f"internal error: the solver finds that {part.goal.predicate} is {str(is_true).lower()} for "
+                    f"{witness.atom} with the facts {{ {' '.join(f'{fact};' for fact in facts)} }}, but the engine "
+                    "does not. Please report this with the policy"
                 )
+        return witness
 
 
 class EngineDisagrees(AuthzError):
     """The engine answers otherwise than the solver: one of them is wrong."""
 
 
-def asked_of(part: Slice, witness: Witness) -> Atom:
-    """Return the goal's atom about the witness's values, except constants."""
-    return Atom(part.goal.predicate, tuple(only or arg for only, arg in zip(part.goal.values, witness.atom.args)))
-
-
 def holds(part: Slice, facts: Iterable[Atom], witness: Witness) -> bool:
-    """Ask the engine whether the goal's atom holds over these facts alone, at the witness's time."""
+    """Ask the engine whether the goal's atom about the witness's values, except constants, holds over these facts."""
     signatures = {fact: fact_of_atom(fact).signature for fact in facts}
     accepted = [fact for fact, each in signatures.items() if part.program.accepts(each.predicate, each.types)]
     session = FactsAlone.of_signatures(part.program, frozenset(signatures[fact] for fact in accepted)).over(accepted)
-    asked = [Asked(arg.type, (arg.id,)) for arg in fact_of_atom(asked_of(part, witness)).args]
-    return replace(session, now=witness.now).holds(question_about(part.goal.predicate, asked))
+    args = [only or arg for only, arg in zip(part.goal.values, fact_of_atom(witness.atom).args)]
+    question = question_about(part.goal.predicate, [Asked(arg.type, (arg.id,)) for arg in args])
+    return replace(session, now=witness.now).holds(question)
 
 
 def searched(claims: Sequence[Claim], solver: Solver, most: int = MOST_IDS) -> None:

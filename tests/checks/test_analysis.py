@@ -594,9 +594,10 @@ def test_what_the_engine_does_not_confirm_is_never_printed(db, solver):
     program = compile_text(POLICY)
     ((_, goal),) = differing(program, compile_text(LAXER))
     claim = search.Claim(Slice(program, goal))
-    row = (Value("User", "u"), Value("String", "write"), Value("Doc", "d"))
+    writer = claim.program(1, 0)
+    row = (Value("User", "user1"), Value("String", "write"), Value("Doc", "doc1"))
     with pytest.raises(EngineDisagrees, match="Please report this"):
-        claim.replay(Witness((), Atom("allow", row), 0))
+        claim.confirmed([("goal", [writer.numbers[value] for value in row])], writer)
 
 
 # ---- commands ------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from checks.analysis.proofs import Slice
-from checks.analysis.questions import derived, differing
+from checks.analysis.questions import differing
 from checks.analysis.search import Claim, Solver, Verdict, searched
 from policy.language import ast
 from policy.rules import compile_text
@@ -52,7 +52,7 @@ def decided_by_one(program: Program) -> Iterator[tuple[Claim, Program]]:
 
 def _claims(holds: Program, fails: Program) -> Iterator[tuple[Claim, Program]]:
     for _, goal in differing(holds, fails)[:1]:
-        yield Claim(Slice(holds, goal), Slice(fails, goal), derived(holds)), fails
+        yield Claim(Slice(holds, goal), Slice(fails, goal), by_rules=True), fails
 
 
 @pytest.mark.one_database
