@@ -89,20 +89,9 @@ class Slice:
         return [call.goal for rule in self.rules[goal] for call in rule.calls]
 
     def _sliced(self, goal: AtomSet) -> list[AtomSet]:
-        rules = _plain(self.program).rules_by_predicate.get(goal.key, ())
-        derived = (part for rule in rules if (part := self._specialised(rule, goal)) is not None)
-        self.rules[goal] = (*derived, *self._accepted(goal))
+        rules = (self._specialised(rule, goal) for rule in _plain(self.program).rules_by_predicate.get(goal.key, ()))
+        self.rules[goal] = tuple(rule for rule in rules if rule is not None)
         return self.called(goal)
-
-    def _accepted(self, goal: AtomSet) -> Iterator[SlicedRule]:
-        """Yield a rule for each part of the goal of which the policy accepts facts."""
-        for pattern in self.program.accepted.get(goal.key, ()):
-            met = tuple(slot.meet(ArgumentSet(types)) for slot, types in zip(goal.args, pattern))
-            if all(slot.types for slot in met):
-                terms = tuple(slot.only or Var(f"x{place}") for place, slot in enumerate(met))
-                slots = {term: slot for term, slot in zip(terms, met) if isinstance(term, Var)}
-                fact = SlicedCall(AtomSet(f"{FACT}{goal.predicate}", met), terms)
-                yield SlicedRule(Atom(goal.predicate, terms), (fact,), (), slots)
 
     def _specialised(self, rule: Rule, goal: AtomSet) -> SlicedRule | None:
         """Return the rule for the goal's atoms; None if it has none of them as its head."""
@@ -138,35 +127,38 @@ def _settled(terms: Iterable[Term], slots: Mapping[Var, ArgumentSet]) -> tuple[T
 
 
 def _plain(program: Program) -> Program:
-    """Return the program with a helper rule for what a `not` says of variables of its own.
+    """Return the program with rules for facts, and helper rules for what a `not` says of variables of its own.
 
     free(d) if doc(d) and not locked(d, _by)    ->    free(d) if doc(d) and not some#7.1(d)
                                                       some#7.1(d) if locked(d, _by)
+                                                      locked(x0, x1) if fact locked(x0, x1)
     """
     if _plain not in program.memo:
-        rules = (part for number, rule in enumerate(program.rules) for part in _parted(rule, f"some#{number}"))
-        program.memo[_plain] = replace(program, rules=tuple(rules))
+        rules = [part for number, rule in enumerate(program.rules) for part in _parted(rule, f"some#{number}")]
+        for (name, arity), patterns in program.accepted.items():
+            terms = tuple(Var(f"x{place}") for place in range(arity))
+            rules += (Rule(Atom(name, terms), (Atom(f"{FACT}{name}", terms),), dict(zip(terms, p))) for p in patterns)
+        accepted = {(f"{FACT}{name}", arity): patterns for (name, arity), patterns in program.accepted.items()}
+        program.memo[_plain] = replace(program, rules=tuple(rules), accepted=accepted)
     return program.memo[_plain]
 
 
 def _parted(rule: Rule, name: str) -> Iterator[Rule]:
-    """Yield the rule, and its helper rules."""
-    body: list[Literal] = [each for each in rule.body if not _is_void(each, rule)]
+    """Yield the rule and its helper rules. What no value can make true, since a variable has no type, is not denied."""
+    body: list[Literal] = [
+        each for each in rule.body
+        if not isinstance(each, Not) or all(rule.types[term] for term in each.atom.args if isinstance(term, Var))
+    ]  # fmt: skip
     uses = Counter(term for literal in (rule.head, *body) for term in set(terms_of(literal)))
     for place, literal in enumerate(body):
-        own = {term for term in terms_of(literal) if isinstance(term, Var) and uses[term] == 1}
-        if isinstance(literal, Not) and own:
-            outer = [term for term in dict.fromkeys(terms_of(literal)) if isinstance(term, Var) and term not in own]
-            head = Atom(f"{name}.{place}", tuple(outer))
-            yield Rule(head, (literal.atom,), {each: rule.types[each] for each in (*outer, *own)})
+        variables = [term for term in dict.fromkeys(terms_of(literal)) if isinstance(term, Var)]
+        outer = tuple(term for term in variables if uses[term] > 1)
+        if isinstance(literal, Not) and len(outer) < len(variables):
+            head = Atom(f"{name}.{place}", outer)
             body[place] = Not(head)
+            yield Rule(head, (literal.atom,), {each: rule.types[each] for each in variables})
     used = {term for literal in (rule.head, *body) for term in terms_of(literal)}
     yield replace(rule, body=tuple(body), types={each: types for each, types in rule.types.items() if each in used})
-
-
-def _is_void(literal: Literal, rule: Rule) -> bool:
-    """Return whether the literal is a `not` that is always true: a variable of its own can have no type."""
-    return isinstance(literal, Not) and any(isinstance(t, Var) and not rule.types[t] for t in literal.atom.args)
 
 
 def apart(part: Slice) -> set[AtomSet]:
@@ -277,21 +269,20 @@ def _ways(side: int, general: SlicedRule, rule: SlicedRule) -> set[Needed]:
     start = _matched(general.head.args, rule.head.args, {})
     found = [] if start is None else [(start, Needed())]
     for wanted in general.calls:
+        alike = [(each, pair) for each in rule.calls if (pair := _contained(side, wanted, each)) is not None]
         found = [
-            (more, needed | {_contained(side, wanted, each)})
-            for by, needed in found for each in rule.calls
-            if _is_alike(wanted, each) and (more := _matched(wanted.terms, each.terms, by)) is not None
+            (more, needed | {pair}) for by, needed in found for each, pair in alike
+            if (more := _matched(wanted.terms, each.terms, by)) is not None
         ][:_MOST_MATCHES]  # fmt: skip
     return {needed for by, needed in found if _fits(by, general, rule)}
 
 
-def _contained(side: int, wanted: SlicedCall, each: SlicedCall) -> Contained:
-    return Contained(1 - side, wanted.goal, each.goal) if each.is_not else Contained(side, each.goal, wanted.goal)
-
-
-def _is_alike(wanted: SlicedCall, each: SlicedCall) -> bool:
+def _contained(side: int, wanted: SlicedCall, each: SlicedCall) -> Contained | None:
+    """Return what must be contained for one call to require no more than the other; None if they are not alike."""
     names = {wanted.goal.predicate, each.goal.predicate}  # which helper predicates they call does not matter
-    return wanted.is_not == each.is_not and (len(names) == 1 or all(map(is_made_here, names)))
+    if wanted.is_not != each.is_not or not (len(names) == 1 or all(map(is_made_here, names))):
+        return None
+    return Contained(1 - side, wanted.goal, each.goal) if each.is_not else Contained(side, each.goal, wanted.goal)
 
 
 def _matched(general: Sequence[Term], terms: Sequence[Term], by: Mapping[Term, Term]) -> dict[Term, Term] | None:

@@ -49,7 +49,7 @@ from policy.publishing import AssertionOutcome, NamedPolicy
 from policy.rules import compile_text
 from policy.rules.changes import ArgumentSet, AtomSet, changed_rules, head_of, reached
 from policy.rules.components import reachable
-from policy.rules.program import Atom, Invariant, Program, Signature, types_of
+from policy.rules.program import Atom, Invariant, Program, Signature
 from policy.values import ACTOR, PRIMITIVES, RESOURCE, STRING, Value, quoted
 
 SAME, MORE, UNDECIDED = 0, 1, 2  # exit statuses of commands
@@ -195,9 +195,9 @@ def comparison_lines(found: Sequence[Difference], old: NamedPolicy, new: NamedPo
             if claim.witness:
                 lines = test_lines(claim.witness, f"{permission}: allowed by {name}, not by {other}", program)
                 yield from (f"  {line}" for line in lines)
-    _, *sides = zip(*found)
     told = []
-    for word, number in zip(("more", "less"), (sum(claim.witness is not None for claim in side) for side in sides)):
+    for word, side in zip(("more", "less"), ([each.more for each in found], [each.less for each in found])):
+        number = sum(claim.witness is not None for claim in side)
         told.append(f"{number:,} {'grants' if number == 1 else 'grant'} {word}")
     same = sum(each.more.is_enough and each.less.is_enough for each in found)
     told.append(f"{same:,} without a difference")
@@ -322,15 +322,11 @@ _OF_EACH = 40  # facts that mention a value, for each place in facts
 class Way(NamedTuple):
     """Facts to insert and to delete, after which a goal holds."""
 
-    inserts: list[Atom]
-    deletes: list[Atom]
-
-    @property
-    def changes(self) -> dict[str, list[Fact]]:
-        return {"insert": list(map(fact_of_atom, self.inserts)), "delete": list(map(fact_of_atom, self.deletes))}
+    insert: list[Fact]
+    delete: list[Fact]
 
     def __str__(self) -> str:
-        return "; ".join(f"{verb} {fact.noted}" for verb, facts in self.changes.items() for fact in facts)
+        return "; ".join(f"{verb} {fact.noted}" for verb, facts in self._asdict().items() for fact in facts)
 
 
 @dataclass(frozen=True)
@@ -342,7 +338,7 @@ class Ways:
     holds: bool = False  # already
 
     def to_json(self) -> dict[str, object]:
-        changes = [{verb: list(map(fact_to_json, facts)) for verb, facts in way.changes.items()} for way in self.ways]
+        changes = [{verb: list(map(fact_to_json, facts)) for verb, facts in way._asdict().items()} for way in self.ways]
         return {"changes": changes, "notes": list(self.notes)}
 
 
@@ -367,10 +363,11 @@ def ways(claim: Claim, stored: Sequence[Atom], solver: Solver, most: int = MOST_
                 changes = fewer if solver.left > 0 and holds(claim.holds, before ^ fewer, witness) else changes
             if not changes:
                 return Ways(notes=("already true",), holds=True)
-            way = Way(sorted(changes - before, key=str), sorted(changes & before, key=str))
-            found.append(way)
-            _exclude(way, program)
-    found.sort(key=lambda way: (len(way.inserts) + len(way.deletes), str(way)))
+            ordered = sorted(changes, key=str)
+            parts = [[fact_of_atom(fact) for fact in ordered if (fact in before) == is_old] for is_old in (False, True)]
+            found.append(Way(*parts))
+            _exclude(found[-1], program)
+    found.sort(key=lambda way: (sum(map(len, way)), str(way)))
     none = f"no way{'' if claim.verdict == Verdict.PROVED else ' found'}: {claim.extent}"
     return Ways(found, () if found else (none,))
 
@@ -378,10 +375,10 @@ def ways(claim: Claim, stored: Sequence[Atom], solver: Solver, most: int = MOST_
 def _exclude(way: Way, program: AnswerSetProgram) -> None:
     """Exclude further changes of the same kind: the same but for the ids of actors and resources, and new numbers."""
     kinds = []
-    for present, absent, facts in (("f", "s", way.inserts), ("s", "f", way.deletes)):
+    for present, absent, facts in (("f", "s", way.insert), ("s", "f", way.delete)):
         for fact in facts:
-            same = {each for each in fact.args if types_of(each, {}) <= {*PRIMITIVES} and each in program.numbers}
-            args = [each if each in same else types_of(each, {}) for each in fact.args]
+            same = {each for each in fact.args if each.type in PRIMITIVES and each in program.numbers}
+            args = [each if each in same else frozenset((each.type,)) for each in fact.args]
             terms, domains = program.any_of(AtomSet.of(fact.predicate, args).args)
             atoms = [program.atom(prefix, fact_key(fact), terms) for prefix in (present, absent)]
             kinds.append(f"kind{len(program.lines)}")
@@ -398,24 +395,20 @@ def stored_around(session: Snapshot, claim: Claim) -> tuple[list[Atom], list[str
     found: dict[Atom, None] = {}
     is_whole = True
 
-    def connected(start: Value | Signature) -> list[Value]:
-        """Keep the facts about a value, or those of a signature; return the actors and resources in them."""
+    def kept(read: Iterator[Fact]) -> list[Value]:
+        """Keep some facts, and return the actors and resources in them."""
         nonlocal is_whole
-        if len(found) > MOST_STORED:
-            return []
-        is_value = isinstance(start, Value)
-        about = (
-            facts_about(numbers, start, _OF_EACH + 1) if is_value else facts_of({start: numbers[start]}, _OF_EACH + 1)
-        )
-        facts = list(about)
+        facts = list(read) if len(found) <= MOST_STORED else []
         is_whole = is_whole and len(facts) <= _OF_EACH
-        kept = [fact for fact in facts if session.place_of(fact) is not None]
-        found.update(dict.fromkeys(Atom(fact.predicate, fact.args) for fact in kept))
-        return [arg for fact in kept for arg in fact.args if arg.type not in PRIMITIVES]
+        facts = [fact for fact in facts if session.place_of(fact) is not None]
+        found.update(dict.fromkeys(Atom(fact.predicate, fact.args) for fact in facts))
+        return [arg for fact in facts for arg in fact.args if arg.type not in PRIMITIVES]
 
     far = apart(claim.holds)
-    values = [value for value in sorted(claim.holds.values) if value.type not in PRIMITIVES]
-    reachable([*values, *(each for each in numbers if _is_met(each, far))], connected)
+    lonely = [facts_of({each: number}, _OF_EACH + 1) for each, number in numbers.items() if _is_met(each, far)]
+    starts = [value for value in sorted(claim.holds.values) if value.type not in PRIMITIVES]
+    starts += (value for facts in lonely for value in kept(facts))
+    reachable(starts, lambda value: kept(facts_about(numbers, value, _OF_EACH + 1)))
     stored = list(found)[:MOST_STORED]
     is_whole = is_whole and len(found) == len(stored)
     return stored, [] if is_whole else [f"only {len(stored):,} stored facts around the goal were considered"]

@@ -20,6 +20,7 @@ from checks.analysis.proofs import FACT, Bound, Slice, bound_of, is_contained, i
 from checks.asking import run
 from checks.asking.question import Asked, question_about
 from checks.asking.snapshot import FactsAlone, fact_of_atom
+from facts.wire import Fact
 from policy.errors import AuthzError
 from policy.rules.changes import ArgumentSet, AtomSet, head_of
 from policy.rules.flatten import PredicateKey, key_of
@@ -195,7 +196,7 @@ def _numbers(constants: list[int], free: int, isolated: int, most: int) -> tuple
     return map(str, found), map(str, lonely)
 
 
-def fact_key(fact: Atom) -> PredicateKey:
+def fact_key(fact: Atom | Fact) -> PredicateKey:
     return f"{FACT}{fact.predicate}", len(fact.args)
 
 
@@ -298,7 +299,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class Witness:
-    """Facts, and the goal's atom that they make true at the time `now`; `is_timed` if it may be false at others."""
+    """Facts, and the goal's atom that they make true at the time `now`; `is_timed`: it may be false at others."""
 
     facts: tuple[Atom, ...]
     atom: Atom
@@ -403,10 +404,8 @@ class Claim:
         moment = next((row[0] for name, row in found if name == "now"), program.now)
         (args,) = (row for name, row in found if name == "goal")
         facts = sorted((Atom(names[name], row) for name, row in found if name in names), key=str)
-        now, then = int(program.now.id), int(moment.id)
-        numbers = (int(arg.id) for name, row in found if name != "now" for arg in row if arg.type == INTEGER)
-        is_timed = program.is_timed and (then != now or any(now <= number < now + TIME_STEP for number in numbers))
-        witness = Witness(tuple(facts), Atom(self.shown or self.holds.goal.predicate, args), then, is_timed)
+        atom = Atom(self.shown or self.holds.goal.predicate, args)
+        witness = Witness(tuple(facts), atom, int(moment.id), program.is_timed)
         for part, is_true in zip(self.slices, (True, False)):
             if holds(part, witness.facts, witness) != is_true:
                 raise EngineDisagrees(

@@ -29,7 +29,9 @@ from checks.analysis.search import (
     Witness,
     searched,
 )
+from checks.asking.snapshot import fact_of_atom
 from checks.testing import run as run_tests
+from facts.wire import Fact
 from policy.errors import AuthzError
 from policy.models import PolicyVersion
 from policy.publishing import line_named
@@ -416,9 +418,9 @@ def test_a_misspelled_word_is_refused_before_it_is_proved():
 
 def test_ways_differ_in_kind_and_the_smallest_comes_first(db, solver):
     found = ways(stated(compile_text(POLICY), 'allow(User{"ann"}, "read", Doc{"plan"})'), [], solver)
-    assert [len(each.inserts) for each in found.ways] == sorted(len(each.inserts) for each in found.ways)
-    assert str(found.ways[0].inserts[0]).startswith('has_role(User{"ann"}, ')
-    assert any('"member", Org{' in str(way.inserts) or "member" in str(way.inserts[-1]) for way in found.ways)
+    assert [len(each.insert) for each in found.ways] == sorted(len(each.insert) for each in found.ways)
+    assert found.ways[0].insert[0].noted.startswith("has_role(User:ann, ")
+    assert any('"member", Org:' in str(way) or "member" in way.insert[-1].noted for way in found.ways)
 
 
 APPROVED = """
@@ -434,7 +436,7 @@ def test_a_way_may_need_many_ids(db, solver):
     """The reader and three others, or four others: with two others, there would be none."""
     program = compile_text(APPROVED)
     found = ways(stated(program, 'allow(User{"ann"}, "publish", Doc{"plan"})'), [], solver)
-    assert len(found.ways[0].inserts) == 4 and found.notes == ()
+    assert len(found.ways[0].insert) == 4 and found.notes == ()
     assert without_effect(program, solver) == ([], True)
 
 
@@ -458,7 +460,7 @@ def test_ways_use_stored_facts_and_delete_what_forbids(db, solver):
     goal = stated(compile_text(POLICY), 'allow(User{"ann"}, "write", Doc{"plan"})')
     writer = Atom("has_role", (Value("User", "ann"), Value("String", "writer"), Value("Doc", "plan")))
     locked = Atom("is_locked", (Value("Doc", "plan"),))
-    assert [(each.inserts, each.deletes) for each in ways(goal, [writer, locked], solver).ways] == [([], [locked])]
+    assert ways(goal, [writer, locked], solver).ways == [Way([], [fact_of_atom(locked)])]
     assert ways(goal, [writer], solver).holds
 
 
@@ -471,14 +473,14 @@ def test_ways_have_no_change_that_is_not_needed(db, solver, monkeypatch):
     atom = Atom(goal.holds.goal.predicate, (Value("User", "ann"), Value("String", "write"), plan))
     monkeypatch.setattr(search.Claim, "confirmed", lambda *_: Witness((writer, reader), atom, 0))
     (way, *_) = ways(goal, [locked, elsewhere], solver, 1).ways
-    assert (way.inserts, way.deletes) == ([writer], [locked])
+    assert way == Way([fact_of_atom(writer)], [fact_of_atom(locked)])
 
 
 def test_a_way_may_have_a_number_that_a_larger_universe_has_not(db):
     text = """actor User {} resource Doc { permissions = ["read"]; }
     has_permission(u: User, "read", d: Doc) if limit(d, n) and used(u, m) and m < n;"""
     writer = stated(compile_text(text), 'allow(User{"ann"}, "read", Doc{"plan"})').program(2, 0, [])
-    _exclude(Way([Atom("used", (Value("User", "ann"), Value("Integer", "987654321")))], []), writer)
+    _exclude(Way([Fact("used", (Value("User", "ann"), Value("Integer", "987654321")))], []), writer)
     assert "kind" in writer.text
 
 
