@@ -228,7 +228,7 @@ def _unbound(rule: SlicedRule, heads: set[tuple[PredicateKey, int]]) -> set[Var]
 #   in it: leaving facts out makes no more of it true. (For rules without `not`, this is the test of containment on a
 #   canonical database of A. K. Chandra and P. M. Merlin, Optimal implementation of conjunctive queries, 1977.)
 
-_MOST_MATCHES = 300  # looked at for one pair of rules
+_MOST_MATCHES = 100  # looked at for one pair of rules
 
 
 class Contained(NamedTuple):
@@ -269,7 +269,8 @@ def _ways(side: int, general: SlicedRule, rule: SlicedRule) -> set[Needed]:
     start = _matched(general.head.args, rule.head.args, {})
     found = [] if start is None else [(start, Needed())]
     for wanted in general.calls:
-        alike = [(each, pair) for each in rule.calls if (pair := _contained(side, wanted, each)) is not None]
+        calls = sorted(rule.calls, key=lambda each: each.terms != wanted.terms)  # most rules are in both policies
+        alike = [(each, pair) for each in calls if (pair := _contained(side, wanted, each)) is not None]
         found = [
             (more, needed | {pair}) for by, needed in found for each, pair in alike
             if (more := _matched(wanted.terms, each.terms, by)) is not None

@@ -56,17 +56,17 @@ class AnswerSetProgram:
         known = {*constants, *(value for part in slices for value in part.values)}
         known |= {self.now} if self.is_timed else set()
         lonely = isolation(slices)
-        free: set[Value] = set()
-        isolated: set[Value] = set()
+        free: list[Value] = []
+        isolated: list[Value] = []
         for name in {value.type for value in known}.union(*(slot.types for part in slices for slot in part.slots)):
             taken = {value.id for value in known if value.type == name}
             found = _ids_of(name, taken, ids(name), lonely[name], TIME_STEP if self.is_timed else STEP)
-            for values, ids_of_type in zip((free, isolated), found):
-                values.update(Value(name, each) for each in ids_of_type)
-        self.values = sorted(known | free | isolated, key=_order)
+            for values, of_type in zip((free, isolated), found):
+                values += (Value(name, each) for each in of_type)
+        self.values = sorted({*known, *free, *isolated}, key=_order)
         self.numbers = {value: number for number, value in enumerate(self.values)}
-        self.isolated = isolated
-        self.alike = [each for each in self.values if each in free - known and each.type not in (INTEGER, BOOLEAN)]
+        self.isolated = set(isolated)
+        self.alike = [each for each in free if each.type not in (INTEGER, BOOLEAN)]  # of a type, but for their names
         self.lines: dict[str, None] = {}
         self.predicates: dict[PredicateKey, int] = {}
         self.domains: dict[tuple[int, ...], int] = {}
@@ -126,8 +126,8 @@ class AnswerSetProgram:
         terms, body = self.any_of([*others, last.meet(ArgumentSet(last.types - never))], in_facts=True)
         true, stored = (self.atom(prefix, goal.key, terms) for prefix in "fs")
         self.add(f"{{ {true} : {body} }}.")
-        self.add(f"#minimize {{ {_UNLIKELY.get(goal.predicate, 1)}@1,{true} : {true}, not {stored} }}.")
-        self.add(f"#minimize {{ 1@1,{stored} : {stored}, not {true} }}.")
+        cost = _UNLIKELY.get(goal.predicate, 1)
+        self.add(f"#minimize {{ {cost}@1,{true} : {true}, not {stored}; 1@1,{stored} : {stored}, not {true} }}.")
         self.use(true, terms)
 
     def use(self, atom: str, terms: Sequence[str]) -> None:

@@ -658,6 +658,15 @@ def test_facts_of_any_value_are_deleted(repos):
     assert run(*asked, "--with-stored") == (0, "delete is_frozen(Site:main)\n")
 
 
+def test_facts_without_actors_and_resources_are_counted(repos):
+    policy = POLICY.replace('"write" if "writer"', '"write" if is_on(plan) and has_plan(resource, plan) and "writer"')
+    publish(repos, f"{policy} declare is_on(String); declare has_plan(Doc, String);")
+    store(repos, fact("is_on", "String:gold"), fact("has_plan", "Doc:plan", "gold"))
+    asked = ("how", 'allow(User{"ann"}, "write", Doc{"plan"})', "--environment", repos.environment.slug)
+    first, *_ = run(*asked, "--with-stored")[1].splitlines()
+    assert first == 'insert has_role(User:ann, "writer", Doc:plan)'
+
+
 def test_a_policy_that_grants_more_is_refused(repos, files):
     publish(repos, POLICY)
     where = ("--environment", repos.environment.slug)
