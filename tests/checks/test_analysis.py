@@ -11,6 +11,7 @@ from checks.analysis.proofs import Slice
 from checks.analysis.questions import (
     Way,
     _exclude,
+    both_ways,
     check_words,
     compared,
     differing,
@@ -135,6 +136,19 @@ def test_policies_whose_rules_call_each_other_through_very_many_others_are_compa
     new = f"{old} p150(u: User, d: Doc) if shares(u, d);"
     found = differences(old, new, solver)
     assert list(found) == ["read on Doc"] and found["read on Doc"][0] == Verdict.FOUND
+
+
+def test_a_rule_with_many_calls_of_one_predicate_is_proved_to_require_no_less_than_with_one_more(db, solver):
+    users = [f"u{number}" for number in range(12)]
+    pairs = [f"{one} != {other}" for place, one in enumerate(users) for other in users[place + 1 :]]
+    conditions = " and ".join([*(f"approved({user}, d)" for user in users), *pairs])
+    old = f"""
+    actor User {{}} resource Doc {{ permissions = ["publish"]; }} declare approved(User, Doc); declare owns(User, Doc);
+    has_permission(u: User, "publish", d: Doc) if {conditions} and owns(u, d);
+    """
+    ((_, goal),) = differing(compile_text(old), compile_text(old.replace(" and owns(u, d)", "")))
+    claim, _ = both_ways(compile_text(old), compile_text(old.replace(" and owns(u, d)", "")), goal)
+    assert claim.is_proved
 
 
 def test_only_permissions_that_changed_rules_reach_are_searched(db):
