@@ -368,7 +368,7 @@ def ways(claim: Claim, stored: Sequence[Atom], solver: Solver, most: int = MOST_
             found.append(Way(*parts))
             _exclude(found[-1], program)
     found.sort(key=lambda way: (sum(map(len, way)), str(way)))
-    none = f"no way{'' if claim.verdict == Verdict.PROVED else ' found'}: {claim.extent}"
+    none = f"no way by the rules{'' if claim.verdict == Verdict.PROVED else ' found'}: {claim.extent}"
     return Ways(found, () if found else (none,))
 
 

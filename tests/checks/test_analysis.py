@@ -457,9 +457,9 @@ def test_a_way_may_need_many_ids(db, solver):
 @pytest.mark.parametrize(
     ("action", "seconds", "note"),
     [
-        ("sell", 60.0, "no way: proved"),
-        ("view", 60.0, "no way found: none with up to 2 ids of each type"),
-        ("view", 1e-9, "no way found: unknown: the time or memory limit was reached first"),
+        ("sell", 60.0, "no way by the rules: proved"),
+        ("view", 60.0, "no way by the rules found: none with up to 2 ids of each type"),
+        ("view", 1e-9, "no way by the rules found: unknown: the time or memory limit was reached first"),
     ],
 )
 def test_that_there_is_no_way_is_said_with_how_far_it_was_searched(db, action, seconds, note):
@@ -468,6 +468,15 @@ def test_that_there_is_no_way_is_said_with_how_far_it_was_searched(db, action, s
     goal = stated(program, f'allow(User{{"ann"}}, "{action}", Folder{{"f"}})')
     with Solver(seconds) as solver:
         assert ways(goal, [], solver).notes == (note,)
+
+
+def test_that_there_is_no_way_is_said_of_rules_since_a_fact_may_bypass_them(api):
+    api.post("/policy", {"src": POLICY})
+    asked = {"actor_type": "User", "actor_id": "ann", "action": "sell", "resource_type": "Doc", "resource_id": "plan"}
+    answer = api.post("/explain", asked | {"would_allow": True}).json()
+    assert answer["would_allow"] == {"changes": [], "notes": ["no way by the rules: proved"]}
+    api.post("/batch", [{"inserts": [fact("has_permission", "User:ann", "sell", "Doc:plan")]}])
+    assert api.post("/authorize", asked).json() == {"allowed": True}
 
 
 def test_ways_use_stored_facts_and_delete_what_forbids(db, solver):
