@@ -239,22 +239,19 @@ class Contained(NamedTuple):
     wider: AtomSet
 
 
-Needed = frozenset[Contained]  # all of them are
-
-
 def is_contained(*sides: Slice) -> bool:
     """Return whether one slice derives no atom of its goal that the other does not derive of its own, by their rules.
 
     Everything is assumed to be contained that would prove this; what cannot be is taken back, until nothing is.
     """
-    proofs: dict[Contained, list[list[Needed]]] = {}  # for each rule of the goal
+    proofs: dict[Contained, list[set[frozenset[Contained]]]] = {}  # for each rule of the goal, any of these is one
 
     def following(pair: Contained) -> set[Contained]:
         side, goal, wider = pair
-        proofs[pair] = [[]]  # no proof of a rule, unless the goals' atoms are right
+        proofs[pair] = [set()]  # no proof of a rule, unless the goals' atoms are right
         if are_within(goal.args, wider.args):
             rules, others = sides[side].rules[goal], sides[1 - side].rules[wider]
-            proofs[pair] = [[way for each in others for way in _ways(side, each, rule)] for rule in rules]
+            proofs[pair] = [{way for each in others for way in _ways(side, each, rule)} for rule in rules]
         return {each for ways in proofs[pair] for way in ways for each in way}
 
     start = Contained(0, sides[0].goal, sides[1].goal)
@@ -264,10 +261,10 @@ def is_contained(*sides: Slice) -> bool:
     return start in assumed
 
 
-def _ways(side: int, general: SlicedRule, rule: SlicedRule) -> set[Needed]:
+def _ways(side: int, general: SlicedRule, rule: SlicedRule) -> set[frozenset[Contained]]:
     """Return what proves that the general rule requires no more, with some of the rule's terms as its variables."""
     start = _matched(general.head.args, rule.head.args, {})
-    found = [] if start is None else [(start, Needed())]
+    found = [] if start is None else [(start, frozenset[Contained]())]
     for wanted in general.calls:
         calls = sorted(rule.calls, key=lambda each: each.terms != wanted.terms)  # most rules are in both policies
         alike = [(each, pair) for each in calls if (pair := _contained(side, wanted, each)) is not None]
