@@ -271,7 +271,7 @@ def _unknown_in(program: Program, goal: ast.Head) -> list[Unknown | Untyped]:
 
 
 def proof_lines(claim: Claim, goal: str, program: Program) -> Iterator[str]:
-    words = {Verdict.PROVED: "never: ", Verdict.NONE: "no counterexample: "}
+    words = {Verdict.PROVED: "never by the rules: ", Verdict.NONE: "no counterexample by the rules: "}
     yield f"{words.get(claim.verdict, '')}{claim.extent}{': these facts allow it' if claim.witness else ''}"
     if claim.witness:
         yield from test_lines(claim.witness, f"{goal} is possible", program)

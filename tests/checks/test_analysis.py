@@ -658,7 +658,7 @@ def test_comparing_files_ends_with_what_it_found(db, files):
 def test_proving_and_ways_on_the_command_line(db, files):
     goal = 'allow(u: User, "write", d: Doc)'
     status, told = run("prove", goal, "--unless", "not is_locked(d)", "--policy", files("old"))
-    assert (status, told) == (0, "never: proved\n")
+    assert (status, told) == (0, "never by the rules: proved\n")
     status, told = run("prove", goal, "--unless", 'has_role(u, "reader", d) and d = Doc{"x"}', "--policy", files("new"))
     assert status == 1 and 'has_role(User{"user1"}, "writer", Doc{"doc1"});' in told
     status, told = run("how", 'allow(User{"ann"}, "write", Doc{"plan"})', "--policy", files("old"))
