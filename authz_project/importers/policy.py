@@ -1,7 +1,7 @@
 """Write a model as a policy: one block per type, in shorthand wherever it is equivalent."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from textwrap import wrap
 
@@ -18,7 +18,7 @@ from authz_project.importers.layout import (
     variable,
 )
 from policy.language import ast
-from policy.language.ast import print_formula, print_item
+from policy.language.ast import print_entry, print_formula, print_item
 from policy.language.format import formatted
 from policy.values import quoted
 
@@ -57,8 +57,8 @@ class Formulas:
             case ir.Intersection(parts):
                 return terms.every(*[self.of(type_name, part, possible) for part in parts])
             case ir.Exclusion(base, subtract):
-                kept = self.of(type_name, base, possible)
-                return terms.every(kept, terms.no(self.of(type_name, subtract, not possible)))
+                kept, subtracted = self.of(type_name, base, possible), self.of(type_name, subtract, not possible)
+                return terms.every(kept, *map(terms.no, terms.parts_of(subtracted, ast.Or)))
             case ir.Unsure(most):
                 return self.of(type_name, most, True) if possible else terms.FALSE
             case ir.Itself():
@@ -168,25 +168,17 @@ class Formulas:
 
 
 @dataclass
-class Rules:
-    """The rules that grant a relation, preceded by `comment`."""
-
-    name: str  # as in the block
-    comment: tuple[str, ...] = ()
-    shorthand: list[ast.Shorthand] = field(default_factory=list)
-    longhand: list[ast.Rule] = field(default_factory=list)  # outside of the block
-
-
-@dataclass
 class ResourceBlock:
     type: ir.Type
     name: str
     is_actor: bool
     roles: list[str] = field(default_factory=list)
     permissions: list[str] = field(default_factory=list)
-    relations: list[tuple[str, str]] = field(default_factory=list)
-    declared: dict[str, list[ast.Declare]] = field(default_factory=dict)  # by relation; no block can contain them
-    rules: list[Rules] = field(default_factory=list)
+    relations: dict[str, str] = field(default_factory=dict)  # the types that they lead to
+    about: list[str] = field(default_factory=list)  # comments on relations that have no rules in the block
+    rules: list[str] = field(default_factory=list)  # in shorthand, each preceded by its comments
+    declares: dict[str, None] = field(default_factory=dict)  # of relations that lead to several types
+    longhand: list[ast.Rule] = field(default_factory=list)  # outside of the block
 
 
 class _PolicyWriter:
@@ -207,29 +199,26 @@ class _PolicyWriter:
     # ---- definite ----------------------------------------------------------------------------------------------------
 
     def relation(self, type_: ir.Type, relation: ir.ModelRelation) -> None:
-        block, named = self.blocks[type_.name], self.layout.relation_names[type_.name, relation.name]
-        rules = Rules(named.name, relation.comment)
-        block.rules.append(rules)
-        if named.kind is not RelationKind.RELATION:
-            (block.roles if named.kind is RelationKind.ROLE else block.permissions).append(named.name)
-        if named.kind is RelationKind.RELATION and not self.layout.is_simple(type_.name, relation.name):
-            block.declared[named.name] = [
-                ast.Declare(ast.Name("has_relation"), (ast.Name(block.name), ast.Name("String"), ast.Name(target)))
-                for target in map(self.layout.types.__getitem__, self.layout.targets(type_.name, relation.name))
-            ]
+        block, (kind, name) = self.blocks[type_.name], self.layout.relation_names[type_.name, relation.name]
+        if kind is RelationKind.RELATION:
+            rules, targets = [], [self.layout.types[each] for each in self.layout.targets(type_.name, relation.name)]
+            about = " ".join(relation.comment) or (f"leads to {' and '.join(targets)}" if len(targets) > 1 else "")
+            if len(targets) > 1:
+                block.declares |= {f"declare has_relation({block.name}, String, {each});": None for each in targets}
+            else:
+                block.relations[name] = targets[0]
+        else:
+            (block.roles if kind is RelationKind.ROLE else block.permissions).append(name)
+            about = " ".join(relation.comment)
+            rules = _shorthands(name, self._ways(type_, relation, False), relation.comment)
+        block.rules += rules
+        if about and not rules:
+            block.about.append(f"{quoted(name)}: {about}")
         for step, subject in self.layout.steps_of(type_.name, relation.name):
-            if step.name not in block.declared:
-                self._declare(block, step.name, step.target)
+            if subject.relation:
+                block.relations[step.name] = self.layout.types[step.target]
             if subject.condition:
-                rules.longhand.append(self._waiting_relation(block, step.name, step, subject.condition, False))
-        if named.kind is RelationKind.RELATION:
-            return
-        rules.shorthand += _shorthands(named.name, self._ways(type_, relation, False))
-
-    def _declare(self, block: ResourceBlock, name: str, target: str) -> None:
-        declared = (name, self.layout.types[target])
-        if declared not in block.relations:
-            block.relations.append(declared)
+                block.longhand.append(self._waiting_relation(block, step.name, step, subject.condition, False))
 
     def _ways(self, type_: ir.Type, relation: ir.ModelRelation, possible: bool) -> list[ast.Formula]:
         """Return what grants a relation, except for facts of the relation itself."""
@@ -309,17 +298,16 @@ class _PolicyWriter:
 
     def _possible_step(self, block: ResourceBlock, step: RelationStep) -> None:
         name, target = f"{self.layout.possibly}{step.name}", self.layout.types[step.target]
-        if (step.name, target) in block.relations:
-            self._declare(block, name, step.target)
+        if step.name in block.relations:
+            block.relations[name] = target
         thing, other = _two(block.name), _two(target, block.name)
         params = (terms.parameter(thing, block.name), terms.text(name), terms.parameter(other, target))
         given = terms.call("has_relation", ast.Variable(thing), terms.text(step.name), ast.Variable(other))
-        rules = Rules(name, longhand=[terms.rule("has_relation", params, given)])
-        rules.longhand += [
+        block.longhand.append(terms.rule("has_relation", params, given))
+        block.longhand += [
             self._waiting_relation(block, name, step, condition, True)
             for condition in self.layout.conditions_of_steps.get((block.type.name, step), ())
         ]
-        block.rules.append(rules)
 
     def _possible_relation(self, type_name: str, name: str) -> None:
         relation, block = self.layout.relations[type_name, name], self.blocks[type_name]
@@ -330,15 +318,15 @@ class _PolicyWriter:
         block.permissions.append(possible)
         narrow, wide = self._ways(block.type, relation, False), self._ways(block.type, relation, True)
         ways: list[ast.Formula] = [ast.Reference(named.name), *[each for each in wide if each not in narrow]]
-        comment = (f"whoever may be {named.name}, for all that is known",)
-        block.rules.append(Rules(possible, comment, _shorthands(possible, ways)))
+        block.rules += _shorthands(possible, ways, (f"whoever may be {named.name}, for all that is known",))
 
 
-def _shorthands(name: str, formulas: list[ast.Formula]) -> list[ast.Shorthand]:
-    """Return one shorthand rule per alternative; `a or b` becomes two."""
+def _shorthands(name: str, formulas: list[ast.Formula], comment: tuple[str, ...]) -> list[str]:
+    """Return one shorthand rule per alternative, after the comment: `a or b` becomes two."""
     parts = dict.fromkeys(part for each in formulas for part in terms.parts_of(each, ast.Or))
     head = ast.Reference(name)
-    return [ast.Shorthand(head, part) for part in parts if part not in (terms.FALSE, head)]
+    rules = [f"{print_formula(head)} if {print_formula(part)};" for part in parts if part not in (terms.FALSE, head)]
+    return ["", *_comments(comment), *rules] if comment and rules else rules
 
 
 def _two(name: str, other: str = "") -> str:
@@ -355,7 +343,7 @@ ALLOW = """
 allow(actor: Actor, action: String, resource: Resource) if has_permission(actor, action, resource);
 allow(actor: Actor, role: String, resource: Resource) if has_role(actor, role, resource);
 """
-ALLOW_RELATIONS = """
+ALLOW_RELATIONS = """\
 allow(actor: Actor, relation: String, resource: Resource) if has_relation(resource, relation, actor);
 """
 VALUES = """
@@ -372,88 +360,42 @@ actor {name} {{}}
 def policy_text(layout: PolicyLayout, tests: WrittenTests, has_usersets: bool) -> str:
     writer = _PolicyWriter(layout, has_usersets)
     blocks, conditions = writer.blocks.values(), layout.model.conditions
-    parts = ["\n".join(_comment_lines(layout.model.comment)) + "\n"] if layout.model.comment else []
+    parts = ["\n".join(_comments(layout.model.comment))]
     if has_usersets:
-        parts.append(USERSETS.format(name=layout.userset_type).lstrip())
+        parts.append(USERSETS.format(name=layout.userset_type))
     for block in blocks:
-        parts += [_block_text(block), _declares_text(block)]
+        parts += [_block_text(block), *map(print_item, block.longhand), "\n".join(block.declares)]
     for each in conditions:
         name = layout.conditions[each.name]
-        rules = condition_rules(each, name, each.name in writer.failing, layout.clock)
-        parts.append(_condition_text(each, name, rules))
+        comments = _comments([*each.comment, *wrap(each.text or each.name, WIDTH)])
+        parts.append("\n".join([*comments, f"resource {name} {{}}"]))
+        parts += map(print_item, condition_rules(each, name, each.name in writer.failing, layout.clock))
     if conditions:
-        parts.append(VALUES.lstrip())
+        parts.append(VALUES)
     if any(block.roles for block in blocks):
         leads = any(set(layout.targets(*key)) & layout.actors for key in layout.apart.leading)
-        parts.append(ALLOW.lstrip() + (ALLOW_RELATIONS.lstrip() if leads else ""))
-    parts += [f"{print_item(item)}\n" for item in tests.items]
-    return formatted("\n".join(part for part in parts if part))
-
-
-def _comment_lines(lines: Iterable[str]) -> list[str]:
-    """Return comments in Polar's syntax."""
-    return [f"# {_visible(line)}".rstrip() for text in lines for line in (text.splitlines() or [""])]
+        parts.append(ALLOW + (ALLOW_RELATIONS if leads else ""))
+    parts += map(print_item, tests.items)
+    return formatted("\n\n".join(filter(None, parts)))
 
 
 def _block_text(block: ResourceBlock) -> str:
-    keyword = "actor" if block.is_actor else "resource"
-    lines = _comment_lines(block.type.comment)
-    body = [*_declared(block), *_ruled(block)]
-    opening = f"{keyword} {block.name} {{"
-    lines += [opening, *body, "}"] if body else [f"{opening}}}"]
-    for rules in block.rules:
-        lines += [text for rule in rules.longhand for text in ("", print_item(rule))]
-    return "\n".join(lines) + "\n"
+    names = {"roles": block.roles, "permissions": block.permissions}
+    lists = (ast.NameList(ast.Name(each), tuple(map(ast.String, found))) for each, found in names.items() if found)
+    related = tuple(ast.Relation(ast.Name(name), ast.Name(target)) for name, target in block.relations.items())
+    maps = [ast.RelationMap(ast.Name("relations"), related)] if related else []
+    return "\n".join([
+        *_comments([*block.type.comment, *block.about]),
+        f"{'actor' if block.is_actor else 'resource'} {block.name} {{",
+        *map(print_entry, (*lists, *maps)),
+        *(["", *block.rules] if block.rules else []),
+        "}",
+    ])  # fmt: skip
 
 
-def _declared(block: ResourceBlock) -> Iterator[str]:
-    """Yield the declarations of the block, with comments of those that have no rule."""
-    silent = {rules.name: rules.comment for rules in block.rules if rules.comment and not rules.shorthand}
-    for keyword, names in (("roles", block.roles), ("permissions", block.permissions)):
-        if names:
-            yield f"{keyword} = ["
-            for name in names:
-                yield from _comment_lines(silent.get(name, ()))
-                yield f"{quoted(name)},"
-            yield "];"
-    if block.relations:
-        for name, _ in block.relations:
-            yield from _comment_lines(silent.get(name, ()))
-        inside = ", ".join(f"{name}: {type_name}" for name, type_name in block.relations)
-        yield f"relations = {{ {inside} }};"
-
-
-def _ruled(block: ResourceBlock) -> Iterator[str]:
-    is_first = True
-    for rules in block.rules:
-        if not rules.shorthand:
-            continue
-        if is_first or rules.comment:
-            yield ""
-        is_first = False
-        yield from _comment_lines(rules.comment)
-        yield from (f"{print_formula(each.head)} if {print_formula(each.body)};" for each in rules.shorthand)
-
-
-def _declares_text(block: ResourceBlock) -> str:
-    """Return the declarations of relations that lead to several types."""
-    comments = {rules.name: rules.comment for rules in block.rules}
-    lines: list[str] = []
-    for name, declared in block.declared.items():
-        targets = [each.types[-1].text for each in declared]
-        about = " ".join(comments.get(name, ())) or f"leads to {' and '.join(targets)}"
-        lines += _comment_lines([f"{quoted(name)}: {about}"])
-        lines += map(print_item, declared)
-    return "".join(f"{line}\n" for line in dict.fromkeys(lines))
-
-
-def _condition_text(condition: ir.ModelCondition, name: str, rules: Iterable[ast.Rule]) -> str:
-    lines = _comment_lines(condition.comment)
-    lines += _comment_lines(wrap(condition.text or condition.name, WIDTH))
-    lines.append(f"resource {name} {{}}")
-    for rule in rules:
-        lines += ["", print_item(rule)]
-    return "\n".join(lines) + "\n"
+def _comments(lines: Iterable[str]) -> list[str]:
+    """Return comments in Polar's syntax."""
+    return [f"# {_visible(line)}".rstrip() for text in lines for line in (text.splitlines() or [""])]
 
 
 def _visible(line: str) -> str:

@@ -326,10 +326,10 @@ def _block(block: Block) -> str:
         words.append(block.name.text)
     if block.extends:
         words += ["extends", ", ".join(name.text for name in block.extends)]
-    return _braced(" ".join(words), map(_entry, block.items))
+    return _braced(" ".join(words), map(print_entry, block.items))
 
 
-def _entry(entry: NameList | RelationMap | Shorthand) -> str:
+def print_entry(entry: NameList | RelationMap | Shorthand) -> str:
     match entry:
         case NameList(keyword, names):
             return f"{keyword.text} = [{', '.join(quoted(name.text) for name in names)}];"

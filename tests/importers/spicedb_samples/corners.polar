@@ -21,6 +21,7 @@ actor user {
 
 actor machine {}
 
+# "direct_part_of": leads to ring and user
 actor ring {
   roles = ["owner", "part_of"];
   permissions = ["keep", "inside", "under", "possibly_inside"];
@@ -54,7 +55,6 @@ actor ring {
     has_permission(actor, "possibly_profile", user);
 }
 
-# "direct_part_of": leads to ring and user
 declare has_relation(ring, String, ring);
 declare has_relation(ring, String, user);
 

@@ -20,6 +20,7 @@ resource allow {
     not fails(when);
 }
 
+# "not_": leads to a_b_ and user
 actor a_b_ {
   roles = ["global", "global_allow"];
   permissions = ["permission", "matches", "direct_not"];
@@ -44,10 +45,10 @@ actor a_b_ {
   "direct_not" if "global_allow";
 }
 
-# "not_": leads to a_b_ and user
 declare has_relation(a_b_, String, a_b_);
 declare has_relation(a_b_, String, user);
 
+# "on_": leads to a_b_ and a_b and string
 resource a_b {
   permissions = ["in"];
 
@@ -61,7 +62,6 @@ resource a_b {
     has_permission(actor, "in", a_b);
 }
 
-# "on_": leads to a_b_ and a_b and string
 declare has_relation(a_b, String, a_b_);
 declare has_relation(a_b, String, a_b);
 declare has_relation(a_b, String, string);

@@ -7,14 +7,9 @@ resource platform_operations {
   roles = ["administrator"];
 }
 
+# "helper": Support looks in for a while, and is gone by itself.
 resource tenant_account {
-  roles = [
-    "admin",
-    "member",
-    "suspended",
-    # Support looks in for a while, and is gone by itself.
-    "helper",
-  ];
+  roles = ["admin", "member", "suspended", "helper"];
   permissions = ["administer", "enter", "see_billing", "possibly_suspended"];
   relations = { operations: platform_operations };
 
