@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
 from typing import Any
 
 from authz_project.importers import ir
@@ -210,8 +209,9 @@ class _SchemaReader:
                 return ir.Arrow(str(relation), str(target), function == "all", place)
             case "along", [_, function, _]:
                 raise ir.wrong(self.place(function), f"unknown function `{function}`; use `any` or `all`")
-            case "term", parts:
-                return reduce(ir.Exclusion, map(self._expression, parts))
+            case "term", [base, *subtracted]:  # `a - b - c` is `a - (b + c)`
+                found = [*_flat(map(self._expression, subtracted), ir.Union)]
+                return ir.Exclusion(self._expression(base), ir.Union(tuple(found)) if len(found) > 1 else found[0])
             case "common", parts:
                 return ir.Intersection(tuple(_flat(map(self._expression, parts), ir.Intersection)))
         return ir.Union(tuple(_flat(map(self._expression, tree.children), ir.Union)))

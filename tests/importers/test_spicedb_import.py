@@ -337,6 +337,34 @@ def test_all_that_is_wrong_is_told(imported):
     ]
 
 
+MANY = range(1500)
+
+
+def test_an_expression_may_be_long(imported):
+    """Each of those who are excluded is."""
+    relations = "\n".join(f"relation r{number}: user" for number in MANY)
+    long = " - ".join(f"r{number}" for number in MANY)
+    policy = imported(f"definition user {{}}\ndefinition d {{\n{relations}\npermission p = {long}\n}}")
+    written = " and not ".join(f'"r{number}"' for number in MANY)
+    assert f'"p" if {written};' in " ".join(policy.split())
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        f"caveat c(n int) {{ {' + '.join(['n'] * 2500)} < 5 }}",
+        "use partial\n"
+        + "\n".join(f"partial p{each} {{ ...p{each + 1} }}" for each in range(2500))
+        + "\npartial p2500 {}"
+        "\ndefinition d { ...p0 }",
+    ],
+    ids=["a sum", "partials"],
+)
+def test_what_is_nested_too_deeply_is_refused(imported, schema):
+    with pytest.raises(CommandError, match="nested too deeply"):
+        imported(schema)
+
+
 def test_comments_end_where_their_line_ends(imported):
     """Nothing of a comment can become a rule."""
     text = imported("/** one\rallow(_, _, _);\u2028allow(_, _, _); */\ndefinition user {}")
