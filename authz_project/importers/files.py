@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -364,29 +363,6 @@ def _check_depth(tree: SyntaxTree) -> None:
 
 def place_in(source: Source, offset: int) -> ir.Place:
     return ir.Place(source.filename, *source.position(offset))
-
-
-class Comments:
-    """The comments of a text, to be taken in order while its tree is traversed; each is taken once."""
-
-    def __init__(self, text: str, found: Iterable[tuple[int, int, list[str]]]):
-        self._text = text
-        self._left = deque(found)  # their start and end, and their lines without comment marks
-
-    def until(self, at: int) -> tuple[str, ...]:
-        """Take the comments that begin before an offset, and return their lines."""
-        lines: list[str] = []
-        while self._left and self._left[0][0] < at:
-            lines += self._left.popleft()[2]
-        return tuple(lines)
-
-    def beside(self, end: int) -> tuple[str, ...]:
-        """Take the comments before an offset and those after it on the same line, and return their lines."""
-        lines = self.until(end)
-        while self._left and not self._text[end : self._left[0][0]].strip(" \t\r"):
-            end = self._left[0][1]
-            lines += self.until(end)
-        return lines
 
 
 # ---- files named in other files -----------------------------------------------------------------------------------

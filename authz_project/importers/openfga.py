@@ -7,7 +7,7 @@ from pathlib import PurePath
 from typing import Any
 
 from authz_project.importers import files, ir
-from authz_project.importers.cel import test_of
+from authz_project.importers.language import FILE, Anchor, LanguageReader, parsed
 from policy.files import text_of_file
 from policy.language.source import Source
 
@@ -32,30 +32,6 @@ def check_schema(version: object, place: ir.Place) -> None:
         raise ir.wrong(place, f"schema {version} is not supported; use {' or '.join(_SCHEMAS)}")
 
 
-def condition_of(
-    name: str,
-    parameters: tuple[ir.ModelParameter, ...],
-    body: str,
-    at: ir.Place,
-    comment: tuple[str, ...],
-    place: ir.Place,
-) -> ir.ModelCondition:
-    """Parse the expression of a condition, which begins at the place `at`."""
-
-    def place_of(offset: int) -> ir.Place:
-        line, column = Source(body).position(offset)
-        return ir.Place(at.file, at.line + line - 1, column + at.column - 1 if line == 1 else column)
-
-    declared = ", ".join(f"{each.name}: {each.type}" for each in parameters)
-    written = " ".join(line.strip() for line in body.split("\n") if line.strip())
-    text = f"condition {name}({declared}) {{ {written} }}"
-    try:
-        test = test_of(body, parameters, place_of)
-        return ir.ModelCondition(name, parameters, test, text, comment, place, needs_every_value=True)
-    except files.NotParsed as reason:
-        raise ir.wrong(place_of(reason.at), f"condition {name}: {reason.message}") from None
-
-
 # ---- the modelling language: schema 1.1, and modules of schema 1.2 ------------------------------------------------
 
 _GRAMMAR = files.Grammar(
@@ -70,14 +46,16 @@ _GRAMMAR = files.Grammar(
     intersection: part ("and" part)+
     exclusion: part "but" "not" part
     ?part: NAME -> computed
-        | NAME "from" NAME -> arrow
+        | NAME "from" NAME -> from
         | "[" subject ("," subject)* "]" -> direct
         | "(" _expression ")"
-    subject: NAME [userset | everybody] ["with" NAME]
+    subject: path [userset | everybody] ["with" NAME]
+    path: NAME
     userset: "#" NAME
     everybody: ":" "*"
-    condition: "condition" NAME "(" parameter ("," parameter)* ")" body
-    parameter: NAME ":" NAME ["<" NAME ">"]
+    condition: "condition" path "(" parameter ("," parameter)* ")" body
+    parameter: NAME ":" kind
+    kind: NAME ("<" kind ">")?
     !body: "{" _inside* "}"
     !_inside: TEXT | OTHER | "{" _inside* "}"
 
@@ -94,87 +72,73 @@ _HASHED = re.compile(r""""(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|//[^\n]*|(?<!\S
 
 def read_dsl(text: str, file: str) -> ModelPart:
     """Read a model or a module. Raise ImportRejected with the place of an error."""
-    return _ModelReader(text.replace("\r\n", "\n").replace("\r", "\n"), file).read()
+    return _ModelReader(Source(text.replace("\r\n", "\n").replace("\r", "\n"), file)).read()
 
 
-class _ModelReader:
-    """Builds the model from the syntax tree in order, so that comments stay with what they describe."""
-
-    def __init__(self, text: str, file: str):
-        self.text, self.file = _HASHED.sub(_blanked, text), file
-        found = (each for each in _HASHED.finditer(text) if each["comment"] is not None)
-        self.comments = files.Comments(self.text, ((*each.span(), [each["comment"].strip()]) for each in found))
-
+class _ModelReader(LanguageReader):
     def read(self) -> ModelPart:
-        try:
-            tree = _GRAMMAR.parse(self.text)
-        except files.NotParsed as reason:
-            message = reason.message
-            if reason.found in ("OR", "AND", "BUT"):
-                message = f"add parentheses: `or`, `and` and `but not` cannot be mixed{message[message.rfind(',') :]}"
-            raise ir.wrong(files.place_in(Source(self.text, self.file), reason.at), message) from None
+        written = self.source.text
+        self.source = Source(_HASHED.sub(_blanked, written), self.source.filename)
+        tree = self.tree()
         name, *declared = tree.children
-        comment = self.comments.until(name.start_pos)
-        if self.text[: name.start_pos].split()[0] == "model":
+        hashed = (each for each in _HASHED.finditer(written) if each["comment"] is not None)
+        found = ((each.start(), [each["comment"].strip()]) for each in hashed)
+        self.place_comments(found, [(name.start_pos, name.end_pos, FILE), *self._anchors(tree)])
+        if self.source.text[: name.start_pos].split()[0] == "model":
             check_schema(str(name), self.place(name))
         read: dict[str, list[Any]] = {"type": [], "extension": [], "condition": []}
         for each in declared:
             read[each.data].append(self.condition(each) if each.data == "condition" else self.type(each))
-        return ModelPart(tuple(read["type"]), tuple(read["extension"]), tuple(read["condition"]), comment)
+        return ModelPart(tuple(read["type"]), tuple(read["extension"]), tuple(read["condition"]), self.comment(FILE))
 
-    def place(self, token: files.SyntaxTree) -> ir.Place:
-        return ir.Place(self.file, token.line, token.column)
+    def tree(self) -> files.SyntaxTree:
+        try:
+            return _GRAMMAR.parse(self.source.text)
+        except files.NotParsed as reason:
+            message = reason.message
+            if reason.found in ("OR", "AND", "BUT"):
+                message = f"add parentheses: `or`, `and` and `but not` cannot be mixed{message[message.rfind(',') :]}"
+            raise ir.wrong(files.place_in(self.source, reason.at), message) from None
+
+    def _anchors(self, tree: files.SyntaxTree) -> Iterator[Anchor]:
+        for each in tree.iter_subtrees():
+            if each.data in ("relation", "condition"):
+                yield each.meta.start_pos, each.meta.end_pos, each.meta.start_pos
+            elif each.data == "type":
+                yield each.meta.start_pos, each.children[0].end_pos, each.meta.start_pos
 
     def type(self, tree: files.SyntaxTree) -> ir.Type:
-        comment = self.comments.until(tree.meta.start_pos)
         if tree.data == "extension":
             (tree,) = tree.children
         name, *relations = tree.children
-        comment += self.comments.beside(name.end_pos)
-        if relations:  # comments before `relations`
-            comment += self.comments.until(self.text.index("relations", name.end_pos))
+        comment = self.comment(tree.meta.start_pos)
         return ir.Type(str(name), tuple(map(self.relation, relations)), comment, self.place(name))
 
     def relation(self, tree: files.SyntaxTree) -> ir.ModelRelation:
         name, definition = tree.children
-        comment = self.comments.until(tree.meta.start_pos) + self.comments.beside(tree.meta.end_pos)
         named = (each for each in tree.iter_subtrees_topdown() if each.data == "subject")
-        subjects = tuple(dict.fromkeys(map(self.subject, named)))
-        expression = self.expression(definition)
+        subjects = tuple(
+            dict.fromkeys(self.subject(each, each.children[2] and str(each.children[2])) for each in named)
+        )
+        expression, comment = self.expression(definition), self.comment(tree.meta.start_pos)
         return ir.ModelRelation(str(name), expression, subjects, not subjects, comment, self.place(name))
 
     def expression(self, tree: files.SyntaxTree) -> ir.Expression:
-        match tree.data, tree.children:
-            case "computed", [name]:
-                return ir.Computed(str(name), self.place(name))
-            case "arrow", [name, tupleset]:
-                return ir.Arrow(str(tupleset), str(name), place=self.place(name))
-            case "union", parts:
-                return ir.Union(tuple(map(self.expression, parts)))
-            case "intersection", parts:
-                return ir.Intersection(tuple(map(self.expression, parts)))
-            case "exclusion", [base, subtract]:
-                return ir.Exclusion(self.expression(base), self.expression(subtract))
-        return ir.Direct(self.place(tree.meta))
-
-    def subject(self, tree: files.SyntaxTree) -> ir.Subject:
-        name, kind, condition = tree.children
-        relation = str(kind.children[0]) if kind and kind.children else None
-        given = str(condition) if condition else None
-        return ir.Subject(str(name), relation, bool(kind) and relation is None, given, place=self.place(name))
+        if tree.data == "from":
+            name, tupleset = tree.children
+            return ir.Arrow(str(tupleset), str(name), place=self.place(name))
+        return super().expression(tree)
 
     def condition(self, tree: files.SyntaxTree) -> ir.ModelCondition:
-        name, *parameters, body = tree.children
-        first, last = body.children[0], body.children[-1]
-        comment = self.comments.until(first.start_pos)
-        comment += self.comments.until(last.start_pos) + self.comments.beside(last.end_pos)
-        start = ir.Place(self.file, first.line, first.column + 1)
-        text = self.text[first.end_pos : last.start_pos]
-        return condition_of(str(name), tuple(map(self.parameter, parameters)), text, start, comment, self.place(name))
+        return _declared(super().condition(tree), self.place(tree.children[0]))
 
-    def parameter(self, tree: files.SyntaxTree) -> ir.ModelParameter:
-        name, kind, inner = tree.children
-        return ir.ModelParameter(str(name), f"{kind}<{inner}>" if inner else str(kind), self.place(name))
+
+def _declared(condition: ir.ModelCondition, place: ir.Place) -> ir.ModelCondition:
+    """Return the condition with its declaration as its text."""
+    parameters = ", ".join(f"{each.name}: {each.type}" for each in condition.parameters)
+    body = " ".join(line.strip() for line in condition.text.split("\n") if line.strip())
+    text = f"condition {condition.name}({parameters}) {{ {body} }}"
+    return replace(condition, text=text, place=place, needs_every_value=True)
 
 
 def _blanked(found: re.Match[str]) -> str:
@@ -283,8 +247,8 @@ def _condition(name: str, conditions: files.Located) -> ir.ModelCondition:
     parameters = tuple(
         ir.ModelParameter(each, _type_name(about, place), place) for each, about in raw.mapping("parameters").items()
     )
-    body = raw.required("expression", "a condition")
-    return condition_of(name, parameters, body, raw.place_of("expression"), (), place)
+    found = ir.ModelCondition(name, parameters, ir.Always(False), raw.required("expression", "a condition"))
+    return _declared(parsed(found, lambda _: raw.place_of("expression")), place)
 
 
 def _type_name(raw: Any, place: ir.Place) -> str:

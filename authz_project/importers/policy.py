@@ -380,14 +380,18 @@ def policy_text(layout: PolicyLayout, tests: WrittenTests, has_usersets: bool) -
 
 
 def _block_text(block: ResourceBlock) -> str:
-    names = {"roles": block.roles, "permissions": block.permissions}
-    lists = (ast.NameList(ast.Name(each), tuple(map(ast.String, found))) for each, found in names.items() if found)
-    related = tuple(ast.Relation(ast.Name(name), ast.Name(target)) for name, target in block.relations.items())
-    maps = [ast.RelationMap(ast.Name("relations"), related)] if related else []
+    declared: list[ast.NameList | ast.RelationMap] = [
+        ast.NameList(ast.Name(keyword), tuple(map(ast.String, names)))
+        for keyword, names in (("roles", block.roles), ("permissions", block.permissions))
+        if names
+    ]
+    if block.relations:
+        related = tuple(ast.Relation(ast.Name(name), ast.Name(target)) for name, target in block.relations.items())
+        declared.append(ast.RelationMap(ast.Name("relations"), related))
     return "\n".join([
         *_comments([*block.type.comment, *block.about]),
         f"{'actor' if block.is_actor else 'resource'} {block.name} {{",
-        *map(print_entry, (*lists, *maps)),
+        *map(print_entry, declared),
         *(["", *block.rules] if block.rules else []),
         "}",
     ])  # fmt: skip

@@ -1,13 +1,13 @@
 """Parse schemas of SpiceDB, and combine them into a model."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from authz_project.importers import ir
-from authz_project.importers.cel import test_of
-from authz_project.importers.files import Comments, Grammar, NotParsed, SyntaxTree, place_in
+from authz_project.importers.files import Grammar, NotParsed, SyntaxTree, place_in
+from authz_project.importers.language import FILE, Anchor, LanguageReader, path_of
 from policy.language.source import Source
 from policy.rules.declarations import did_you_mean
 
@@ -53,11 +53,10 @@ _GRAMMAR = Grammar(
     userset: "#" (NAME | _DOTS)
     everybody: ":" "*"
     permission: "permission" NAME (":" path ("|" path)*)? "=" term
-    ?term: common (_MINUS common)*
-    ?common: sum ("&" sum)*
-    ?sum: single ("+" single)*
-    ?single: NAME -> computed | along | "(" term ")"
-    along: NAME _ARROW NAME | NAME _DOT NAME "(" NAME ")"
+    ?term: common | common (_MINUS common)+ -> exclusion
+    ?common: sum | sum ("&" sum)+ -> intersection
+    ?sum: single | single ("+" single)+ -> union
+    ?single: NAME -> computed | NAME _ARROW NAME -> arrow | NAME _DOT NAME "(" NAME ")" -> along | "(" term ")"
     path: NAME (_SLASH NAME)*
     caveat: "caveat" path "(" parameter ("," parameter)* ")" body
     parameter: NAME type
@@ -109,46 +108,41 @@ def tree_of(source: Source) -> SyntaxTree:
         raise ir.wrong(place_in(source, reason.at), message) from None
 
 
-class _SchemaReader:
-    """Traverses the syntax tree of a schema in order, so that comments stay with what they describe."""
-
+class _SchemaReader(LanguageReader):
     def __init__(self, source: Source):
-        self.source = source
-        self.comments = Comments(
-            source.text,
-            ((*each.span(), _lines_of(each[0])) for each in _COMMENT.finditer(source.text) if each["comment"]),
-        )
+        super().__init__(source)
         self.flags: set[str] = set()
 
     def read(self) -> SchemaText:
         tree = tree_of(self.source)
-        head = self._comment_at_the_start(tree)
-        found: dict[str, list[Any]] = {"definition": [], "caveat": [], "import": []}
+        found = ((each.start(), _lines_of(each[0])) for each in _COMMENT.finditer(self.source.text) if each["comment"])
+        self.place_comments(found, self._anchors(tree))
+        read: dict[str, list[Any]] = {"definition": [], "caveat": [], "import": []}
         for each in tree.children:
-            comment = self.comments.until(each.meta.start_pos)
             match each.data:
                 case "use":
-                    self._use(each, bool(found["definition"] or found["caveat"]))
-                    head += comment
+                    self._use(each, bool(read["definition"] or read["caveat"]))
                 case "import":
-                    found["import"].append(IncludedName(each.children[0][1:-1], self.place(each)))
-                    head += comment
+                    read["import"].append(IncludedName(each.children[0][1:-1], self.place(each)))
                 case "caveat":
-                    found["caveat"].append(self._caveat(each, comment))
+                    read["caveat"].append(replace(self.condition(each), place=self.place(each)))
                 case _:
-                    found["definition"].append(self._definition(each, comment))
-        head += self.comments.until(len(self.source.text))
-        return SchemaText(head, *map(tuple, found.values()))
+                    read["definition"].append(self._definition(each))
+        return SchemaText(self.comment(FILE), *map(tuple, read.values()))
 
-    def place(self, node: SyntaxTree) -> ir.Place:
-        return place_in(self.source, (node.meta if hasattr(node, "meta") else node).start_pos)
-
-    def _comment_at_the_start(self, tree: SyntaxTree) -> tuple[str, ...]:
-        """Return the comments above the first blank line: they describe the file, and not its first definition."""
+    def _anchors(self, tree: SyntaxTree) -> Iterator[Anchor]:
+        """Yield where comments belong. Those above the first blank line describe the file."""
         text = self.source.text
         start, first = len(text) - len(text.lstrip()), tree.children[0].meta.start_pos if tree.children else len(text)
-        free = re.compile(r"\n[ \t\r]*\n").search(text, start, first)
-        return self.comments.until(free.start()) if free else ()
+        if free := re.compile(r"\n[ \t\r]*\n").search(text, start, first):
+            yield free.start(), free.start(), FILE
+        for each in tree.iter_subtrees():
+            meta = each.meta
+            if each.data in ("relation", "permission", "caveat"):
+                yield meta.start_pos, meta.end_pos, meta.start_pos
+            elif each.data in ("definition", "partial"):
+                yield meta.start_pos, each.children[1].end_pos, meta.start_pos
+                yield meta.end_pos - 1, meta.end_pos, meta.start_pos
 
     def _use(self, tree: SyntaxTree, is_late: bool) -> None:
         (flag,) = tree.children
@@ -161,93 +155,47 @@ class _SchemaReader:
 
     # ---- definitions ------------------------------------------------------------------------------------------------
 
-    def _definition(self, tree: SyntaxTree, comment: tuple[str, ...]) -> Definition:
-        path, opening, *members = tree.children
-        comment += self.comments.beside(opening.end_pos)
-        read = tuple(map(self._member, members))
-        comment += self.comments.until(tree.meta.end_pos)
-        return Definition(_path(path), read, tree.data == "partial", comment, self.place(tree))
+    def _definition(self, tree: SyntaxTree) -> Definition:
+        path, _, *members = tree.children
+        read, comment = tuple(map(self._member, members)), self.comment(tree.meta.start_pos)
+        return Definition(path_of(path), read, tree.data == "partial", comment, self.place(tree))
 
     def _member(self, tree: SyntaxTree) -> ir.ModelRelation | IncludedName:
         place = self.place(tree)
         if tree.data == "named":
-            return IncludedName(_path(tree.children[0]), place)
-        comment = self.comments.until(tree.meta.start_pos) + self.comments.beside(tree.meta.end_pos)
+            return IncludedName(path_of(tree.children[0]), place)
+        comment = self.comment(tree.meta.start_pos)
         name, *parts = tree.children
         if tree.data == "permission":  # the types before its expression are known from the relations anyway
-            return ir.ModelRelation(str(name), self._expression(parts[-1]), (), True, comment, place)
-        return ir.ModelRelation(str(name), ir.Direct(place), tuple(map(self._subject, parts)), False, comment, place)
+            return ir.ModelRelation(str(name), self.expression(parts[-1]), (), True, comment, place)
+        subjects = tuple(map(self._subject, parts))
+        return ir.ModelRelation(str(name), ir.Direct(place), subjects, False, comment, place)
 
     def _subject(self, tree: SyntaxTree) -> ir.Subject:
-        path, kind, given, _and, end = tree.children
-        relation = str(kind.children[0]) if kind and kind.children else None
-        condition, expires = _path(given) if given else None, False
+        *_, given, and_, end = tree.children
+        condition, expires = path_of(given) if given else None, False
         if "expiration" in self.flags and condition == "expiration":
             condition, expires = None, True
-            if _and:
-                raise ir.wrong(self.place(_and), "the caveat comes first: `with caveat and expiration`")
-        elif _and:
+            if and_:
+                raise ir.wrong(self.place(and_), "the caveat comes first: `with caveat and expiration`")
+        elif and_:
             if "expiration" not in self.flags or end != "expiration":
                 raise ir.wrong(self.place(end), f"expected `expiration`, after `use expiration`, found `{end}`")
             expires = True
-        is_everybody = bool(kind) and kind.data == "everybody"
-        return ir.Subject(_path(path), relation, is_everybody, condition, expires, self.place(tree))
+        return self.subject(tree, condition, expires)
 
-    def _expression(self, tree: SyntaxTree) -> ir.Expression:
+    def expression(self, tree: SyntaxTree) -> ir.Expression:
         """Convert an expression. `-` has the lowest precedence, then `&`, then `+`."""
-        place = self.place(tree)
         match tree.data, tree.children:
             case "computed", ["nil"]:
                 return ir.Nothing()
             case "computed", ["self"] if "self" in self.flags:
-                return ir.Itself(place)
-            case "computed", [name]:
-                return ir.Computed(str(name), place)
-            case "along", [relation, target]:
-                return ir.Arrow(str(relation), str(target), False, place)
+                return ir.Itself(self.place(tree))
             case "along", [relation, ("any" | "all") as function, target]:
-                return ir.Arrow(str(relation), str(target), function == "all", place)
+                return ir.Arrow(str(relation), str(target), function == "all", self.place(tree))
             case "along", [_, function, _]:
                 raise ir.wrong(self.place(function), f"unknown function `{function}`; use `any` or `all`")
-            case "term", [base, *subtracted]:  # `a - b - c` is `a - (b + c)`
-                found = [*_flat(map(self._expression, subtracted), ir.Union)]
-                return ir.Exclusion(self._expression(base), ir.Union(tuple(found)) if len(found) > 1 else found[0])
-            case "common", parts:
-                return ir.Intersection(tuple(_flat(map(self._expression, parts), ir.Intersection)))
-        return ir.Union(tuple(_flat(map(self._expression, tree.children), ir.Union)))
-
-    # ---- caveats ----------------------------------------------------------------------------------------------------
-
-    def _caveat(self, tree: SyntaxTree, comment: tuple[str, ...]) -> ir.ModelCondition:
-        path, *parameters, body = tree.children
-        start, end = body.children[1].start_pos, body.children[-2].end_pos
-        name, text = _path(path), self.source.text[start:end]
-        comment += self.comments.beside(tree.meta.end_pos)
-        read = tuple(ir.ModelParameter(str(each.children[0]), _type(each.children[1]), self.place(each))
-                     for each in parameters)  # fmt: skip
-
-        def place_of(offset: int) -> ir.Place:
-            return place_in(self.source, start + offset)
-
-        try:
-            return ir.ModelCondition(name, read, test_of(text, read, place_of), text, comment, self.place(tree))
-        except NotParsed as reason:
-            raise ir.wrong(place_of(reason.at), f"the condition of `{name}`: {reason.message}") from None
-
-
-def _path(tree: SyntaxTree) -> str:
-    return "/".join(tree.children)
-
-
-def _type(tree: SyntaxTree) -> str:
-    name, *inner = tree.children
-    return f"{name}<{', '.join(map(_type, inner))}>" if inner else str(name)
-
-
-def _flat(parts: Iterable[ir.Expression], kind: type[ir.Union | ir.Intersection]) -> Iterator[ir.Expression]:
-    """Yield the parts, flattened: `(a + b) + c` has three."""
-    for part in parts:
-        yield from part.parts if isinstance(part, kind) else (part,)
+        return super().expression(tree)
 
 
 def _lines_of(comment: str) -> list[str]:
