@@ -34,21 +34,31 @@ _HINTS = {  # by the parser's message
 
 
 class YamlRejected(Exception):
-    """Raised for a text that is not YAML, or that exceeds the limits; `key` is set if the error is about one key."""
+    """Raised for a text that is not YAML, or that exceeds the limits; `key` is set if the error is about one key.
 
-    def __init__(self, reason: str, key: str = "", line: int | None = None):
-        self.reason, self.key, self.line = reason, key, line
-        super().__init__(f"`{key}` {reason}" if key else reason)
+    `place` is a line and a column, counted from 1; the reason names it unless there is a key.
+    """
+
+    def __init__(self, problem: str, key: str = "", place: tuple[int, int] | None = None, advice: str = ""):
+        self.problem, self.key, self.place = f"{problem}{advice}", key, place
+        shown = f" (line {place[0]}, column {place[1]})" if place and not key else ""
+        self.reason = f"{problem}{shown}{advice}"
+        self.line = place[0] if place and key else None
+        super().__init__(f"`{key}` {self.reason}" if key else self.reason)
 
 
 class LocatedMap(dict[object, object]):
-    """A map with the line of each of its keys, by the key as written."""
+    """A map with the events of each of its keys and their values, by the key as written."""
 
-    __slots__ = ("lines",)
+    __slots__ = ("events",)
 
     def __init__(self) -> None:
         super().__init__()
-        self.lines: dict[str, int] = {}
+        self.events: dict[str, tuple[events.ScalarEvent, events.Event]] = {}
+
+    def line(self, name: str) -> int | None:
+        """Return the line of a key; None if the map does not have it."""
+        return _place(self.events[name][0])[0] if name in self.events else None
 
 
 def document_from_yaml(text: str, is_typed: bool = False, on_node: Callable[[], None] = lambda: None) -> object:
@@ -59,53 +69,64 @@ def document_from_yaml(text: str, is_typed: bool = False, on_node: Callable[[], 
     """
     if len(text) > LARGEST:
         raise YamlRejected(f"must have at most {LARGEST:,} characters")
-    try:
-        return _YamlReader(text, is_typed, on_node).document()
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        place = _place(mark.line, mark.column) if mark else ""
-        problem = str(error.problem or error.context)
-        raise YamlRejected(f"invalid YAML: {problem}{place}{_HINTS.get(problem, '')}") from None
-    except yaml.YAMLError as error:
-        raise YamlRejected(f"invalid YAML: {str(error).splitlines()[0]}") from None
-    except ValueError:
-        raise YamlRejected("invalid YAML: it has a character that YAML does not allow") from None
+    return YamlReader(text, yaml.SafeLoader("") if is_typed else None, on_node).read()
 
 
-class _YamlReader:
-    def __init__(self, text: str, is_typed: bool, on_node: Callable[[], None]):
-        self._events: Iterator[events.Event] = yaml.parse(text, Loader=_PARSER)
-        self._types: Any = yaml.SafeLoader("") if is_typed else None
+class YamlReader:
+    """Reads a document, whose scalars `types` resolves and constructs; without, only words are special."""
+
+    deepest, most_nodes = DEEPEST, MOST_NODES
+
+    def __init__(self, text: str, types: yaml.SafeLoader | None, on_node: Callable[[], None] = lambda: None):
+        self.text = text
+        self._types: Any = types
         self._on_node = on_node
-        self._left = MOST_NODES
+        self._read = 0
+
+    def read(self) -> object:
+        try:
+            self._events: Iterator[events.Event] = yaml.parse(self.text, Loader=_PARSER)
+            return self.document()
+        except yaml.MarkedYAMLError as error:
+            mark = error.problem_mark
+            problem = str(error.problem or error.context)
+            place = (mark.line + 1, mark.column + 1) if mark else None
+            raise YamlRejected(f"invalid YAML: {problem}", "", place, _HINTS.get(problem, "")) from None
+        except yaml.YAMLError as error:
+            raise YamlRejected(f"invalid YAML: {str(error).splitlines()[0]}") from None
+        except ValueError:
+            raise YamlRejected("invalid YAML: it has a character that YAML does not allow") from None
 
     def document(self) -> object:
         documents = [
-            self._value(next(self._events), 1) for event in self._events if type(event) is events.DocumentStartEvent
+            self.value(next(self._events), 1) for event in self._events if type(event) is events.DocumentStartEvent
         ]
         if len(documents) > 1:
             raise YamlRejected("must be one YAML document")
         return documents[0] if documents else None
 
-    def _value(self, event: events.Event, depth: int) -> object:
+    def value(self, event: events.Event, depth: int) -> object:
         self._check(event, depth)
         match event:
             case events.ScalarEvent():
                 return _plain(event) if self._types is None else self._typed(event)
             case events.SequenceStartEvent():
-                return [self._value(each, depth + 1) for each in self._until(events.SequenceEndEvent)]
-        return self._map(depth)
+                return self.read_list(event, depth)
+        return self.read_map(event, depth)
 
-    def _map(self, depth: int) -> LocatedMap:
+    def read_list(self, start: events.Event, depth: int) -> list[object]:
+        return [self.value(each, depth + 1) for each in self.until(events.SequenceEndEvent)]
+
+    def read_map(self, start: events.Event, depth: int) -> LocatedMap:
         """Read a map. Duplicate keys are rejected: to keep the last one would hide a mistake."""
         found = LocatedMap()
-        for event in self._until(events.MappingEndEvent):
+        for event in self.until(events.MappingEndEvent):
             key = self._key(event, depth)
-            line = _mark(event).line + 1
-            if key.value in found.lines:
-                raise YamlRejected("is a duplicate", key.value, line)
-            found.lines[key.value] = line
-            found[_plain(key) if self._types is None else key.value] = self._value(next(self._events), depth + 1)
+            if key.value in found.events:
+                raise YamlRejected("is a duplicate", key.value, _place(event))
+            value = next(self._events)
+            found.events[key.value] = key, value
+            found[_plain(key) if self._types is None else key.value] = self.value(value, depth + 1)
         return found
 
     def _key(self, event: events.Event, depth: int) -> events.ScalarEvent:
@@ -116,7 +137,7 @@ class _YamlReader:
             raise _refused(event, "merge keys (`<<`) are not allowed; write out the values")
         return event
 
-    def _until(self, end: type[events.Event]) -> Iterator[events.Event]:
+    def until(self, end: type[events.Event]) -> Iterator[events.Event]:
         """Yield the first event of each node before the end; the caller consumes the rest of the node in between."""
         for event in self._events:
             if type(event) is end:
@@ -125,15 +146,15 @@ class _YamlReader:
 
     def _check(self, event: events.Event, depth: int) -> None:
         self._on_node()
-        self._left -= 1
-        if self._left < 0:
-            raise YamlRejected(f"must have at most {MOST_NODES:,} keys and values")
+        self._read += 1
+        if self._read > self.most_nodes:
+            raise YamlRejected(f"must have at most {self.most_nodes:,} keys and values")
         if isinstance(event, events.AliasEvent) or (isinstance(event, events.NodeEvent) and event.anchor is not None):
             raise _refused(event, "anchors and aliases (`&`, `*`) are not allowed; write out the values")
         if isinstance(event, events.ScalarEvent | events.CollectionStartEvent) and event.tag is not None:
             raise _refused(event, "tags (`!`) are not allowed")
-        if isinstance(event, events.MappingStartEvent | events.SequenceStartEvent) and depth > DEEPEST:
-            raise _refused(event, f"must not be nested deeper than {DEEPEST} levels")
+        if isinstance(event, events.MappingStartEvent | events.SequenceStartEvent) and depth > self.deepest:
+            raise _refused(event, f"must not be nested deeper than {self.deepest} levels")
 
     def _typed(self, event: events.ScalarEvent) -> object:
         tag = self._types.resolve(yaml.ScalarNode, event.value, event.implicit)
@@ -149,14 +170,9 @@ def _plain(event: events.ScalarEvent) -> object:
 
 
 def _refused(event: events.Event, reason: str) -> YamlRejected:
-    mark = _mark(event)
-    return YamlRejected(f"{reason}{_place(mark.line, mark.column)}")
+    return YamlRejected(reason, "", _place(event))
 
 
-def _mark(event: events.Event) -> Any:
+def _place(event: events.Event) -> tuple[int, int]:
     assert event.start_mark is not None, "what a parser yields has a place"
-    return event.start_mark
-
-
-def _place(line: int, column: int) -> str:
-    return f" (line {line + 1}, column {column + 1})"
+    return event.start_mark.line + 1, event.start_mark.column + 1

@@ -5,40 +5,59 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
-from textwrap import indent
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import yaml
+from yaml import events
 
 from authz_project.importers import ir
 from policy.errors import AuthzError
 from policy.language.source import Source
+from policy.yaml_text import YamlReader, YamlRejected
 
 # ---- YAML, JSON and CSV with the place of each value --------------------------------------------------------------
 
-_MOST_DEEP = 50
 _WORDS = ("yes", "no", "on", "off")
 
 
+class YamlBlock(NamedTuple):
+    """The lines of a text below its key, at the same places as in the file; unless `is_literal`, YAML joins them."""
+
+    text: str
+    is_literal: bool
+    place: ir.Place
+
+
+class LocatedList(list[Any]):
+    """A list in YAML with the place of each element."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.places: list[ir.Place] = []
+
+
 class Located(dict[str, Any]):
-    """A mapping with its place, and if it is YAML, with the nodes of its keys and values."""
+    """A mapping with its place, and if it is YAML, with the places of its keys and values."""
 
     def __init__(self, place: ir.Place, values: Iterable[tuple[str, Any]] = ()):
         super().__init__(values)
         self.place = place
-        self.nodes: dict[str, tuple[yaml.Node, Any]] = {}
+        self.places: dict[str, tuple[ir.Place, ir.Place]] = {}
+        self.blocks: dict[str, YamlBlock] = {}
 
     def place_of(self, key: str) -> ir.Place:
         """Return the place of a value."""
-        return _place(self.nodes[key][1], self.place.file) if key in self.nodes else self.place
+        return self.places[key][1] if key in self.places else self.place
 
     def place_of_key(self, key: str) -> ir.Place:
-        return _place(self.nodes[key][0], self.place.file) if key in self.nodes else self.place
+        return self.places[key][0] if key in self.places else self.place
 
     def check_keys(self, known: Iterable[str]) -> None:
         """Reject unknown keys: one that is silently ignored could be what restricts access, or a test."""
@@ -49,21 +68,20 @@ class Located(dict[str, Any]):
     def text(self, key: str) -> str:
         return self._value(key, str, "a string") or ""
 
-    def source_of(self, key: str) -> Source:
-        """Return a text: with lines and columns of the file if it is a block in YAML, whose lines are as written."""
-        text, at = self.text(key), self.place_of(key)
-        if key in self.nodes and self.nodes[key][1].style == "|":
-            return Source("\n" * (at.line - 1) + indent(text, " " * (at.column - 1)), at.file)
-        return Source(text, f"{at.file} ({key})")
+    def source_of(self, key: str, as_lines: bool = False) -> Source:
+        """Return a text, with places of the file if it is a block of lines, or with `as_lines` read as one."""
+        text, block = self.text(key), self.blocks.get(key)
+        if block and (block.is_literal or as_lines):
+            return Source(block.text, self.place.file)
+        return Source(text, f"{self.place.file} ({key})")
 
     def listed(self, key: str) -> list[Any]:
         return self._value(key, list, "a list") or []
 
     def placed(self, key: str) -> list[tuple[Any, ir.Place]]:
         """Return the elements of a list in YAML, each with its place."""
-        elements = self.listed(key)
-        nodes = self.nodes[key][1].value if elements else []
-        return [(each, _place(node, self.place.file)) for each, node in zip(elements, nodes)]
+        found = self.listed(key)
+        return [*zip(found, found.places)] if isinstance(found, LocatedList) else []
 
     def mapping(self, key: str) -> Located:
         found: Located | None = self._value(key, Located, "a mapping")
@@ -91,85 +109,60 @@ def mapping_of(raw: Any, place: ir.Place, what: str, known: Sequence[str]) -> Lo
     return raw
 
 
-class _Loader(yaml.SafeLoader):
-    """Reads values as YAML 1.2 does: `yes`, `12:30` and dates are texts, which older versions take for other values.
-
-    Rejects anchors and aliases: with them, a few lines can expand beyond all memory.
-    """
-
-    depth = 0
+class _Types(yaml.SafeLoader):
+    """Types of YAML 1.2: `yes`, `12:30` and dates are texts, which older versions take for other values."""
 
     def resolve(self, kind: type[yaml.Node], value: Any, implicit: Any) -> str:
         tag: str = super().resolve(kind, value, implicit)
-        is_text = tag.endswith(":timestamp") or (kind is yaml.ScalarNode and (":" in value or value.lower() in _WORDS))
+        is_text = tag.endswith(":timestamp") or ":" in value or value.lower() in _WORDS
         return self.DEFAULT_SCALAR_TAG if is_text else tag
 
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        event = self.peek_event()
-        if getattr(event, "tag", None) is not None:
-            raise _refusal("tags (`!`) are not supported; remove this one", event.start_mark)
-        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
-            raise _refusal("anchors and aliases (`&`, `*`) are not supported; write out the values", event.start_mark)
-        if self.depth > _MOST_DEEP:
-            raise _refusal("nested too deeply", event.start_mark)
-        self.depth += 1
-        try:
-            return super().compose_node(parent, index)
-        finally:
-            self.depth -= 1
 
+class _PlacedReader(YamlReader):
+    """Reads mappings as `Located`, and lists as `LocatedList`. Keys are as written: `no` is not a boolean."""
 
-def _refusal(message: str, mark: yaml.Mark) -> yaml.MarkedYAMLError:
-    return yaml.MarkedYAMLError(problem=message, problem_mark=mark)
+    deepest, most_nodes = 50, sys.maxsize
+
+    def __init__(self, text: str, file: str):
+        super().__init__(text, _Types(""))
+        self.file, self.lines = file, re.split(r"\r\n|[\n\r\x85\u2028\u2029]", text)
+
+    def read_list(self, start: events.Event, depth: int) -> LocatedList:
+        found = LocatedList()
+        for event in self.until(events.SequenceEndEvent):
+            found.places.append(self.place(event))
+            found.append(self.value(event, depth + 1))
+        return found
+
+    def read_map(self, start: events.Event, depth: int) -> Located:  # type: ignore[override]
+        plain: Any = super().read_map(start, depth)
+        found = Located(self.place(start), plain.items())
+        for name, (key, value) in plain.events.items():
+            found.places[name] = self.place(key), self.place(value)
+            if isinstance(value, events.ScalarEvent) and value.style in ("|", ">"):
+                found.blocks[name] = block = self._block(key, value)
+                found.places[name] = self.place(key), block.place
+        return found
+
+    def _block(self, key: Any, value: Any) -> YamlBlock:
+        """Return the block, whose lines are further indented than its key."""
+        first, least = value.start_mark.line + 1, key.start_mark.column + 1
+        lines = [line if line[:least].isspace() else "" for line in self.lines[first : value.end_mark.line + 1]]
+        column = min((len(line) - len(line.lstrip(" ")) for line in lines if line.strip()), default=0)
+        text = "\n".join([*[""] * first, *lines])
+        return YamlBlock(text, value.style == "|", ir.Place(self.file, first + 1, column + 1))
+
+    def place(self, event: Any) -> ir.Place:
+        return ir.Place(self.file, event.start_mark.line + 1, event.start_mark.column + 1)
 
 
 def read_yaml(text: str, file: str) -> Any:
     """Return the parsed document, with mappings as `Located`. Raise ImportRejected if it is invalid."""
     try:
-        loader = _Loader(text)
-        try:
-            node = loader.get_single_node()
-            return None if node is None else _made(node, loader, file)
-        finally:
-            loader.dispose()
-    except yaml.MarkedYAMLError as reason:
-        mark = reason.problem_mark or reason.context_mark
-        place = ir.Place(file, mark.line + 1, mark.column + 1) if mark else ir.Place(file)
-        raise ir.ImportRejected([ir.Fault(place, f"invalid YAML: {reason.problem or reason.context}")]) from None
-    except (yaml.YAMLError, ValueError) as reason:
-        raise ir.ImportRejected([ir.Fault(ir.Place(file), f"invalid YAML: {reason}")]) from None
-
-
-def _made(node: yaml.Node, loader: _Loader, file: str) -> Any:
-    """Return a value; keys of mappings are as written (`no` is not a boolean), and must be unique."""
-    if isinstance(node, yaml.MappingNode):
-        found = Located(_place(node, file))
-        for key, value in node.value:
-            if not isinstance(key, yaml.ScalarNode) or key.tag == "tag:yaml.org,2002:merge":
-                raise _refusal("a key must be a string", key.start_mark)
-            if key.value in found:
-                raise _refusal(f"duplicate `{key.value}`", key.start_mark)
-            found[key.value] = _made(value, loader, file)
-            found.nodes[key.value] = key, value
-        return found
-    if isinstance(node, yaml.SequenceNode):
-        return [_made(each, loader, file) for each in node.value]
-    return loader.construct_object(node)
-
-
-def _place(node: yaml.Node, file: str) -> ir.Place:
-    line = node.start_mark.line + 1
-    if isinstance(node, yaml.ScalarNode) and node.style in ("|", ">"):
-        return ir.Place(file, line + 1, _indentation(node) + 1)  # its text begins on the next line
-    return ir.Place(file, line, node.start_mark.column + 1)
-
-
-def _indentation(node: yaml.ScalarNode) -> int:
-    """Return the indentation of a block scalar, which is not part of its value."""
-    mark = node.start_mark
-    text = mark.buffer[mark.pointer : node.end_mark.pointer] if mark.buffer else ""
-    lines = [line for line in text.split("\n")[1:] if line.strip()]
-    return min((len(line) - len(line.lstrip(" ")) for line in lines), default=0)
+        return _PlacedReader(text, file).read()
+    except YamlRejected as reason:
+        problem = f"duplicate `{reason.key}`" if reason.key else reason.problem.removeprefix("invalid YAML: ")
+        raise ir.wrong(ir.Place(file, *(reason.place or ())), f"invalid YAML: {problem}") from None
 
 
 def items_of_json(text: str, file: str) -> Iterator[tuple[ir.Place, Any]]:

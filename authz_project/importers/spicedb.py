@@ -125,22 +125,13 @@ class ValidationFile:
         self.source = source
         self.parts = mapping_of(raw, ir.Place(source.filename), "a validation file", _KNOWN)
         self.faults: list[ir.Fault] = []
-        lines = self._lines_of("relationships") if self.parts.text("relationships") else ()
+        lines = lines_of(self.parts.source_of("relationships", as_lines=True))
         self.relationships = (*converted(relationship_of, lines, self.faults),)
         self.asserted = (*converted(_assertion, self._assertions(), self.faults),)
         validation = self.parts.mapping("validation")
         self.expected = (*converted(_expected, ((validation, name) for name in validation), self.faults),)
         has_schema = self.parts.get("schema") is not None
         self.schema = self.parts.source_of("schema") if has_schema else None
-
-    def _lines_of(self, key: str) -> Iterator[tuple[str, ir.Place]]:
-        """Yield the lines of a text, each with its place in the file."""
-        node = self.parts.nodes[key][1]
-        reached = node.start_mark.index
-        for text, _ in lines_of(Source(self.parts[key])):
-            found = self.source.text.find(text, reached, node.end_mark.index)
-            reached = reached if found < 0 else found
-            yield text, place_in(self.source, reached)
 
     def _assertions(self) -> Iterator[tuple[Any, ir.Place, bool]]:
         asserted = self.parts.mapping("assertions")

@@ -588,7 +588,7 @@ def _line_of(document: object, place: str) -> int | None:
     """Return the line of the key that an error is about."""
     line = None
     for name in ["facts", place] if "(" in place else place.split("."):
-        if not isinstance(document, LocatedMap) or name not in document.lines:
+        if not isinstance(document, LocatedMap) or name not in document.events:
             break
-        line, document = document.lines[name], document.get(name)
+        line, document = document.line(name), document.get(name)
     return line

@@ -375,7 +375,7 @@ TUPLE = '"user": "user:a", "relation": "x", "object": "doc:1"'
         ("t.yaml", "writes: []\ndeletes: [a]\n", "`deletes` is not supported"),
         ("t.yaml", "tuples: []\ntuples: []\n", "t.yaml:2:1: invalid YAML: duplicate `tuples`"),
         ("t.yaml", "- &a b\n- *a\n", "t.yaml:1:3: invalid YAML: anchors and aliases"),
-        ("t.yaml", "[" * 2000, "invalid YAML: nested too deeply"),
+        ("t.yaml", "[" * 2000, "invalid YAML: exceeded maximum nesting depth"),
     ],
 )  # fmt: skip
 def test_nothing_of_a_tuple_is_left_out_in_silence(name, text, said):
