@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from authz_project.importers import ir, spicedb_schema
 from authz_project.importers.files import Located, mapping_of, neighbour_file, place_in, read_yaml, value_of_json
@@ -97,47 +96,13 @@ _KNOWN = ("schema", "schemaFile", "relationships", "assertions", "validation")
 _IN_BRACKETS = re.compile(r"\s*\[(?P<subject>[^\s\]\[]+)(?P<caveated>\[\.\.\.\])?(?:\s+-\s+\{(?P<but>[^}]+)\})?\]")
 
 
-@dataclass(frozen=True)
-class ExpectedSubject:
+class ExpectedSubject(NamedTuple):
     """`[user:ann]`, `[user:bob[...]]` if caveats decide, or `[user:* - {user:eve}]`."""
 
     subject: ir.Who
     is_caveated: bool
-    excepted: tuple[ir.Who, ...]
-    place: ir.Place = field(default=ir.NOWHERE, compare=False)
-
-
-@dataclass(frozen=True)
-class Expected:
-    """All subjects of a relation or permission: exactly these."""
-
-    object: ir.Thing
-    relation: str
-    subjects: tuple[ExpectedSubject, ...]
-    place: ir.Place = field(default=ir.NOWHERE, compare=False)
-
-
-class ValidationFile:
-    """The contents of a validation file. Errors of single lines are in `faults`; others raise `ImportRejected`."""
-
-    def __init__(self, source: Source):
-        raw = read_yaml(source.text, source.filename)
-        self.source = source
-        self.parts = mapping_of(raw, ir.Place(source.filename), "a validation file", _KNOWN)
-        self.faults: list[ir.Fault] = []
-        lines = lines_of(self.parts.source_of("relationships", as_lines=True))
-        self.relationships = (*converted(relationship_of, lines, self.faults),)
-        self.asserted = (*converted(_assertion, self._assertions(), self.faults),)
-        validation = self.parts.mapping("validation")
-        self.expected = (*converted(_expected, ((validation, name) for name in validation), self.faults),)
-        has_schema = self.parts.get("schema") is not None
-        self.schema = self.parts.source_of("schema") if has_schema else None
-
-    def _assertions(self) -> Iterator[tuple[Any, ir.Place, bool]]:
-        asserted = self.parts.mapping("assertions")
-        asserted.check_keys(_EXPECTED)
-        for name in asserted:
-            yield from ((each, place, _EXPECTED[name]) for each, place in asserted.placed(name))
+    excepted: list[ir.Who]
+    place: ir.Place
 
 
 def converted(convert: Callable[..., T], items: Iterable[tuple[Any, ...]], faults: list[ir.Fault]) -> Iterator[T]:
@@ -158,12 +123,6 @@ def _assertion(text: Any, place: ir.Place, expected: bool) -> ir.ExpectedCheck:
     return ir.ExpectedCheck(found.subject, found.relation, found.object, expected, values, place)
 
 
-def _expected(validation: Located, name: str) -> Expected:
-    place = validation.place_of_key(name)
-    subjects = tuple(_expected_subject(str(text), place) for text, place in validation.placed(name))
-    return Expected(*permission_of(name.strip(), place), subjects, place)
-
-
 def _expected_subject(text: str, place: ir.Place) -> ExpectedSubject:
     """Parse `[user:ann] is <document:plan#viewer>`; what follows the brackets is an explanation, and may change."""
     found = _IN_BRACKETS.match(text)
@@ -172,7 +131,35 @@ def _expected_subject(text: str, place: ir.Place) -> ExpectedSubject:
     excepted = [
         subject_of(each.strip().removesuffix("[...]"), place) for each in (found["but"] or "").split(",") if each
     ]
-    return ExpectedSubject(subject_of(found["subject"], place), bool(found["caveated"]), tuple(excepted), place)
+    return ExpectedSubject(subject_of(found["subject"], place), bool(found["caveated"]), excepted, place)
+
+
+def _listed(
+    validation: Located, name: str, passed: frozenset[spicedb_schema.SubjectKind]
+) -> list[ir.ExpectedCheck | ir.SubjectList]:
+    """Return lists of exactly these subjects per type, and single checks where lists are not exact.
+
+    If a wildcard has exclusions, each of these subjects is checked. Otherwise a list contains usersets from
+    relationships. But a userset that a permission only passes through has the permission as well, and so has the
+    userset of the relation itself: for these kinds, each expected subject is checked.
+    """
+    place = validation.place_of_key(name)
+    thing, permission = permission_of(name.strip(), place)
+    expected = [_expected_subject(str(text), at) for text, at in validation.placed(name)]
+    checks: list[ir.ExpectedCheck | ir.SubjectList] = []
+    kinds: dict[spicedb_schema.SubjectKind, list[ir.Who]] = {}
+    by_one = passed | {(thing.type, permission)}
+    by_one |= {(each.subject.type, each.subject.relation) for each in expected if each.excepted}
+    for each in expected:
+        kind = each.subject.type, each.subject.relation
+        if kind in by_one or each.is_caveated:
+            for who in (*([] if each.subject.is_everybody else [each.subject]), *each.excepted):
+                holds = who == each.subject and not each.is_caveated
+                checks.append(ir.ExpectedCheck(who, permission, thing, holds, (), each.place))
+        if not each.is_caveated:
+            kinds.setdefault(kind, []).append(each.subject)
+    lists = {kind: found for kind, found in kinds.items() if kind not in by_one}
+    return [*checks, *(ir.SubjectList(thing, permission, *kind, (*found,), (), place) for kind, found in lists.items())]
 
 
 # ---- files --------------------------------------------------------------------------------------------------------
@@ -183,52 +170,64 @@ _YAML = (".yaml", ".yml")
 
 def imported(schema: Path | str, others: Sequence[Path | str] = ()) -> ir.Imported:
     """Read the files. Raise `ImportRejected` with all errors."""
-    read = SpiceDBFiles(Path(schema), [Path(each) for each in others])
-    passed = spicedb_schema.passed_through(read.model)
-    scenarios = tuple(found for name, file in read.files if (found := _scenario(name, file, passed)))
-    return ir.Imported(read.model, tuple(read.tuples), scenarios)
+    files = _Files()
+    try:
+        files.read(Path(schema), is_first=True)
+        for each in others:
+            files.read(Path(each), is_first=False)
+    except ir.ImportRejected as reason:
+        files.faults += reason.faults
+    ir.refuse(files.faults)
+    model = spicedb_schema.model_of(files.texts)
+    passed = spicedb_schema.passed_through(model)
+    scenarios = [files.scenario(name, parts, passed) for name, parts in files.validations]
+    ir.refuse(files.faults)
+    return ir.Imported(model, tuple(files.tuples), tuple(each for each in scenarios if each.expectations))
 
 
-class SpiceDBFiles:
-    """The contents of all files, as written. Raise `ImportRejected` with all errors."""
+class _Files:
+    """The contents of files; errors of single lines are in `faults`, others raise `ImportRejected`."""
 
-    def __init__(self, schema: Path, others: Sequence[Path] = ()):
+    def __init__(self) -> None:
         self.tuples: list[ir.Tuple] = []
-        self.files: list[tuple[str, ValidationFile]] = []  # by the names of their tests
-        self._texts: list[spicedb_schema.SchemaText] = []
+        self.validations: list[tuple[str, Located]] = []  # by the names of their tests
+        self.texts: list[spicedb_schema.SchemaText] = []
+        self.faults: list[ir.Fault] = []
         self._imported: set[Path] = set()
-        self._faults: list[ir.Fault] = []
-        try:
-            self._read(schema, is_first=True)
-            for path in others:
-                self._read(path, is_first=False)
-        except ir.ImportRejected as reason:
-            self._faults += reason.faults
-        if self._faults:
-            raise ir.ImportRejected(self._faults)
-        self.model = spicedb_schema.model_of(self._texts)
 
-    def _read(self, path: Path, is_first: bool) -> None:
+    def read(self, path: Path, is_first: bool) -> None:
         """Read a file; the first one has the schema, or names it."""
         source = _source(path)
         if path.suffix in _YAML:
-            file = ValidationFile(source)
-            self._faults += file.faults
-            self.tuples += file.relationships
-            self.files.append((path.stem, file))
+            raw = read_yaml(source.text, source.filename)
+            parts = mapping_of(raw, ir.Place(source.filename), "a validation file", _KNOWN)
+            self.validations.append((path.stem, parts))
             if is_first:
-                self._schema_of(file, path)
+                self._schema_of(parts, path)
+            self._relationships(parts.source_of("relationships", as_lines=True))
         elif is_first:
             self._schema(source, path.parent)
         else:
-            self.tuples += converted(relationship_of, lines_of(source), self._faults)
+            self._relationships(source)
+
+    def _relationships(self, source: Source) -> None:
+        self.tuples += converted(relationship_of, lines_of(source), self.faults)
+
+    def scenario(self, name: str, parts: Located, passed: frozenset[spicedb_schema.SubjectKind]) -> ir.Scenario:
+        """Return the expectations of a validation file as a test."""
+        asserted, validation = parts.mapping("assertions"), parts.mapping("validation")
+        asserted.check_keys(_EXPECTED)
+        assertions = ((*each, _EXPECTED[kind]) for kind in asserted for each in asserted.placed(kind))
+        lists = converted(_listed, ((validation, each, passed) for each in validation), self.faults)
+        expectations = (*converted(_assertion, assertions, self.faults), *(each for found in lists for each in found))
+        return ir.Scenario(name, (), expectations, expectations[0].place if expectations else ir.NOWHERE)
 
     def _schema(self, source: Source, folder: Path) -> None:
         """Parse a schema, after its imports."""
         text = spicedb_schema.parse(source)
         for each in text.imports:
             self._import(each, folder)
-        self._texts.append(text)
+        self.texts.append(text)
 
     def _import(self, named: spicedb_schema.IncludedName, folder: Path) -> None:
         relative = PurePosixPath(named.name)
@@ -239,12 +238,16 @@ class SpiceDBFiles:
             self._imported.add(path)
             self._schema(_source(path, named.place), path.parent)
 
-    def _schema_of(self, file: ValidationFile, path: Path) -> None:
-        name, place = file.parts.text("schemaFile"), file.parts.place_of("schemaFile")
-        if file.schema is not None and name:
+    def _schema_of(self, parts: Located, path: Path) -> None:
+        name, place, has_schema = (
+            parts.text("schemaFile"),
+            parts.place_of("schemaFile"),
+            parts.get("schema") is not None,
+        )
+        if has_schema and name:
             raise ir.wrong(place, "`schema` and `schemaFile` cannot both be given; remove one")
-        if file.schema is not None:
-            self._schema(file.schema, path.parent)
+        if has_schema:
+            self._schema(parts.source_of("schema"), path.parent)
         elif name:
             named = neighbour_file(path, name)
             if named is None:
@@ -261,37 +264,3 @@ def _source(path: Path, place: ir.Place = ir.NOWHERE) -> Source:
         return Source(text_of_file(str(path)), str(path))
     except Unreadable as reason:
         raise ir.wrong(place, reason.message) from None
-
-
-# ---- tests ----------------------------------------------------------------------------------------------------------
-
-
-def _scenario(name: str, file: ValidationFile, passed: frozenset[spicedb_schema.SubjectKind]) -> ir.Scenario | None:
-    """Return the expectations of a validation file as a test."""
-    expectations = [*file.asserted, *(each for one in file.expected for each in _listed(one, passed))]
-    return ir.Scenario(name, (), tuple(expectations), expectations[0].place) if expectations else None
-
-
-def _listed(
-    expected: Expected, passed: frozenset[spicedb_schema.SubjectKind]
-) -> Iterator[ir.ExpectedCheck | ir.SubjectList]:
-    """Yield lists of exactly these subjects per type, and single checks where lists are not exact.
-
-    If a wildcard has exclusions, each of these subjects is checked. Otherwise a list contains usersets from
-    relationships. But a userset that a permission only passes through has the permission as well, and so has the
-    userset of the relation itself: for these kinds, each expected subject is checked.
-    """
-    kinds: dict[spicedb_schema.SubjectKind, list[ir.Who]] = {}
-    by_one = passed | {(expected.object.type, expected.relation)}
-    by_one |= {(each.subject.type, each.subject.relation) for each in expected.subjects if each.excepted}
-    for each in expected.subjects:
-        kind = each.subject.type, each.subject.relation
-        if kind in by_one or each.is_caveated:
-            for who in (*([] if each.subject.is_everybody else [each.subject]), *each.excepted):
-                holds = who == each.subject and not each.is_caveated
-                yield ir.ExpectedCheck(who, expected.relation, expected.object, holds, (), each.place)
-        if not each.is_caveated:
-            kinds.setdefault(kind, []).append(each.subject)
-    for (name, relation), found in kinds.items():
-        if (name, relation) not in by_one:
-            yield ir.SubjectList(expected.object, expected.relation, name, relation, tuple(found), (), expected.place)

@@ -31,8 +31,8 @@ if __name__ == "__main__":  # before what needs it is imported
 
 from django.core.management.base import CommandError
 
-from authz_project.importers.ir import ContextValues, ImportRejected, Thing, Who, relations_of
-from authz_project.importers.spicedb import SpiceDBFiles
+from authz_project.importers.ir import ContextValues, Imported, ImportRejected, Thing, Who, relations_of
+from authz_project.importers.spicedb import imported
 from checks.asking.run import in_memory
 from tests.importers.spicedb_meaning import Answer, World
 
@@ -74,7 +74,7 @@ class Outcome:
 # ---- questions ------------------------------------------------------------------------------------------------------
 
 
-def questions(read: SpiceDBFiles) -> Iterator[tuple[str, Answer]]:
+def questions(read: Imported) -> Iterator[tuple[str, Answer]]:
     """Every question that a file's names give, as an assertion, and its answer."""
     caveats = {each.name: each for each in read.model.conditions}
     world = World({each.name: each for each in read.model.types}, caveats, read.tuples)
@@ -88,15 +88,15 @@ def questions(read: SpiceDBFiles) -> Iterator[tuple[str, Answer]]:
                     yield f"{asked}@{subject}{given}", world.holds(asked, subject, dict(context))
 
 
-def contexts(read: SpiceDBFiles) -> list[ContextValues]:
+def contexts(read: Imported) -> list[ContextValues]:
     found: dict[str, ContextValues] = {"{}": ()}
-    for _, file in read.files:
-        for asserted in file.asserted:
+    for scenario in read.scenarios:
+        for asserted in scenario.expectations:
             found.setdefault(json.dumps(dict(asserted.context), sort_keys=True), asserted.context)
     return list(found.values())
 
 
-def objects(read: SpiceDBFiles) -> list[Thing]:
+def objects(read: Imported) -> list[Thing]:
     found = {each.object for each in read.tuples}
     found |= {Thing(each.subject.type, each.subject.id) for each in read.tuples if not each.subject.is_everybody}
     with_members = {each.name for each in read.model.types if each.relations}
@@ -104,7 +104,7 @@ def objects(read: SpiceDBFiles) -> list[Thing]:
     return _some([each for each in found if each.type in with_members], MOST_OBJECTS)
 
 
-def subjects(read: SpiceDBFiles) -> list[Who]:
+def subjects(read: Imported) -> list[Who]:
     found = {each.subject for each in read.tuples if not each.subject.relation and not each.subject.is_everybody}
     taken = {
         subject.type
@@ -127,7 +127,7 @@ def _some(found: Sequence, most: int) -> list:
 
 def carried(path: Path, folder: Path) -> Outcome:
     """What comes of one file."""
-    read = SpiceDBFiles(path)
+    read = imported(path)
     if len(read.tuples) > MOST_TUPLES:
         return Outcome(remarks=[f"left out: {len(read.tuples):,} relationships are more than a test of a policy holds"])
     outcome = asked_at_once(path, [], read, folder)
@@ -137,7 +137,7 @@ def carried(path: Path, folder: Path) -> Outcome:
     return outcome
 
 
-def asked_at_once(path: Path, asked: list[tuple[str, Answer]], read: SpiceDBFiles, folder: Path) -> Outcome:
+def asked_at_once(path: Path, asked: list[tuple[str, Answer]], read: Imported, folder: Path) -> Outcome:
     """Asks the file's own assertions, or these questions."""
     from django.core.management import call_command
 
