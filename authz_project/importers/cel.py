@@ -1,7 +1,7 @@
 """Parse conditions in the Common Expression Language (CEL), limited to comparisons, and their parameters' values."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from functools import reduce
@@ -381,18 +381,18 @@ class _CelReader:
             case "name", [name]:
                 if self._typed(node).type != "bool":
                     raise NoEquivalent(f"`{name}` is neither true nor false")
-                return ir.IsTrue(str(name), self._place(node))
+                return ir.IsTrue(str(name))
             case "one_of", [item, values]:
-                return self._one_of(node, self._typed(item), values)
+                return self._one_of(self._typed(item), values)
             case "compared", [left, operator, right]:
-                return self._comparison(node, self._typed(left), str(operator), self._typed(right))
+                return self._comparison(self._typed(left), str(operator), self._typed(right))
             case "method", [address, "in_cidr", *args]:
-                return self._in_network(node, address, args)
+                return self._in_network(address, args)
             case ("call", [name, *_]) | ("method", [_, name, *_]):
                 raise NoEquivalent(f"the function `{name}` is not supported")
         raise NoEquivalent("this expression is not supported")
 
-    def _comparison(self, node: SyntaxTree, left: _Typed, operator: str, right: _Typed) -> ir.ModelTest:
+    def _comparison(self, left: _Typed, operator: str, right: _Typed) -> ir.ModelTest:
         kinds = {polar_type(left.type), polar_type(right.type)}
         if len(kinds) > 1:
             raise NoEquivalent(f"values of type {left.type} and {right.type} cannot be compared")
@@ -400,21 +400,21 @@ class _CelReader:
             raise NoEquivalent(f"values of type {left.type} cannot be ordered")
         if "ipaddress" in (left.type, right.type) and left.type != right.type:
             raise NoEquivalent("an address can be compared only with addresses")
-        return ir.ModelComparison(operator, left.operand, right.operand, self._place(node))
+        return ir.ModelComparison(operator, left.operand, right.operand)
 
-    def _one_of(self, node: SyntaxTree, item: _Typed, values: SyntaxTree) -> ir.ModelTest:
+    def _one_of(self, item: _Typed, values: SyntaxTree) -> ir.ModelTest:
         if values.data == "list":
             constants = tuple(self._constant(each, item.type) for each in values.children)
-            return ir.OneOf(item.operand, constants, self._place(node))
+            return ir.OneOf(item.operand, constants)
         name = str(values.children[0]) if values.data == "name" else ""
         listed = self.types.get(name, "")
         if polar_type(listed) not in (BOOLEAN, INTEGER, STRING) or not listed.startswith("list<"):
             raise NoEquivalent("`in` requires a literal list or a list parameter")
         if polar_type(listed) != polar_type(item.type):
             raise NoEquivalent(f"a value of type {item.type} cannot be in a {listed}")
-        return ir.OneOf(item.operand, ir.GivenValue(name, self._place(values)), self._place(node))
+        return ir.OneOf(item.operand, ir.GivenValue(name))
 
-    def _in_network(self, node: SyntaxTree, on: SyntaxTree, args: list[SyntaxTree]) -> ir.ModelTest:
+    def _in_network(self, on: SyntaxTree, args: list[SyntaxTree]) -> ir.ModelTest:
         if len(args) != 1:
             raise NoEquivalent("`in_cidr` requires an address and one network")
         address, network = self._typed(on), self._typed(args[0])
@@ -422,19 +422,9 @@ class _CelReader:
             raise NoEquivalent("`in_cidr` requires an address and a string")
         if isinstance(address.operand, ir.Sum) or isinstance(network.operand, ir.Sum):
             raise NoEquivalent("addition of addresses is not supported")
-        place = self._place(node)
-        first, last = self._ends(network.operand, place)
-        above = ir.ModelComparison(">=", address.operand, first, place)
-        return ir.AllOf((above, ir.ModelComparison("<=", address.operand, last, place)))
-
-    def _ends(self, network: ir.ModelOperand, place: ir.Place) -> Iterator[ir.ModelOperand]:
-        """Yield the first and last address of a network."""
-        if isinstance(network, ir.GivenValue):
-            return (ir.NetworkEnd(network.parameter, is_last, place) for is_last in (False, True))
-        try:
-            return (ir.Constant(number, place) for number in network_bounds(described(network)))
-        except ValueError as reason:
-            raise NoEquivalent(str(reason)) from None
+        first, last = _ends(network.operand)
+        above = ir.ModelComparison(">=", address.operand, first)
+        return ir.AllOf((above, ir.ModelComparison("<=", address.operand, last)))
 
     def _constant(self, node: SyntaxTree, type_name: str) -> ir.Constant:
         typed = self._typed(node)
@@ -445,32 +435,33 @@ class _CelReader:
     # ---- operands ----------------------------------------------------------------------------------------------------
 
     def _typed(self, node: SyntaxTree) -> _Typed:
-        place = self._place(node)
         match node.data, node.children:
             case "name", ["true" | "false" as value]:
-                return _Typed(ir.Constant(value == "true", place), "bool")
+                return _Typed(ir.Constant(value == "true"), "bool")
             case "name", [name]:
-                return _Typed(ir.GivenValue(str(name), place), self._type_of(str(name)))
+                return _Typed(ir.GivenValue(str(name)), self._type_of(str(name)))
             case "string", _:
                 text = _unquoted(node)
                 value_of("string", text)
-                return _Typed(ir.Constant(text, place), "string")
+                return _Typed(ir.Constant(text), "string")
             case "int", [number]:
-                return _Typed(ir.Constant(_whole(number), place), "uint" if number[-1] in "uU" else "int")
+                return _Typed(ir.Constant(_whole(number)), "uint" if number[-1] in "uU" else "int")
             case "float", [number]:
-                return _Typed(ir.Constant(_without_fraction(number), place), "double")
+                return _Typed(ir.Constant(_without_fraction(number)), "double")
             case "negative", [inner]:
                 operand, type_name = self._typed(inner)
                 if isinstance(operand, ir.Constant) and type_name in ("int", "double"):
-                    return _Typed(ir.Constant(-int(operand.value), place), type_name)
+                    return _Typed(ir.Constant(-int(operand.value)), type_name)
                 raise NoEquivalent("a sign is supported only before a signed number")
             case "sum", [first, *rest]:
                 signs, others = rest[::2], map(self._typed, rest[1::2])
-                return reduce(lambda left, step: _sum(left, *step, place), zip(signs, others), self._typed(first))
+                return reduce(
+                    lambda left, step: _sum(left, *step, self._place(node)), zip(signs, others), self._typed(first)
+                )
             case "call", [name, made] if name in _WRITTEN:
                 if made.data != "string":
                     raise NoEquivalent(f"`{name}` requires a string literal")
-                return _Typed(ir.Constant(int(value_of(str(name), _unquoted(made)).id), place), str(name))
+                return _Typed(ir.Constant(int(value_of(str(name), _unquoted(made)).id)), str(name))
             case ("call", [name, *_]) | ("method", [_, name, *_]):
                 raise NoEquivalent(f"the function `{name}` is not supported")
             case "product", [_, operator, *_]:
@@ -491,12 +482,25 @@ class _CelReader:
         return self.place_of(node.meta.start_pos)
 
 
+def _ends(network: ir.ModelOperand) -> list[ir.ModelOperand]:
+    """Return the first and last address of a network."""
+    if isinstance(network, ir.GivenValue):
+        return [ir.NetworkEnd(network.parameter, is_last) for is_last in (False, True)]
+    try:
+        return [ir.Constant(number) for number in network_bounds(described(network))]
+    except ValueError as reason:
+        raise NoEquivalent(str(reason)) from None
+
+
 def _sum(left: _Typed, sign: str, right: _Typed, place: ir.Place) -> _Typed:
     minus = sign == "-"
     type_name = _type_of_sum(left.type, right.type, minus)
     if isinstance(left.operand, ir.Constant) and isinstance(right.operand, ir.Constant) and type_name is not None:
         first, second = int(left.operand.value), int(right.operand.value)
-        return _Typed(_constant_sum(type_name, first - second if minus else first + second, place), type_name)
+        number = first - second if minus else first + second
+        if not is_number_of(type_name, number):  # an overflow, which is an error in CEL that satisfies no test
+            raise NoEquivalent(f"{number} is out of range for type {type_name}")
+        return _Typed(ir.Constant(number), type_name)
     if type_name is None or type_name not in _ADDED:
         raise NoEquivalent(f"`{sign}` of values of type {left.type} and {right.type} is not supported")
     return _Typed(ir.Sum(left.operand, right.operand, minus, place, type_name), type_name)
@@ -510,13 +514,6 @@ def _type_of_sum(left: str, right: str, minus: bool) -> str | None:
     if {left, right} == {"timestamp", "duration"} and not (minus and left == "duration"):
         return "timestamp"
     return None
-
-
-def _constant_sum(type_name: str, number: int, place: ir.Place) -> ir.Constant:
-    """Return the constant. Raise NoEquivalent on overflow, which is an error in CEL that satisfies no test."""
-    if not is_number_of(type_name, number):
-        raise NoEquivalent(f"{number} is out of range for type {type_name}")
-    return ir.Constant(number, place)
 
 
 def _whole(text: str) -> int:

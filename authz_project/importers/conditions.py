@@ -117,10 +117,10 @@ class _ConditionWriter:
                 return self.says(inner, not holds)
             case ir.AllOf(parts) | ir.AnyOf(parts):
                 formulas = [self.says(part, holds) for part in parts]
-                return _together(formulas) if isinstance(test, ir.AllOf) == holds else terms.either(*formulas)
+                return terms.every(*formulas) if isinstance(test, ir.AllOf) == holds else terms.either(*formulas)
             case ir.ModelChoice(chosen, one, other):
                 sides = (one, True), (other, False)
-                either = [_together([self.says(chosen, met), self.says(side, holds)]) for side, met in sides]
+                either = [terms.every(self.says(chosen, met), self.says(side, holds)) for side, met in sides]
                 return terms.either(*either)
             case ir.IsTrue(name) if self.condition.needs_every_value:
                 return ast.Comparison("=", self._term(ir.GivenValue(name)), terms.constant(holds))
@@ -177,16 +177,6 @@ def _value(name: str, term: ast.Term) -> ast.Call:
     return terms.call("value_of", terms.WHEN, terms.text(name), term)
 
 
-def _together(parts: list[ast.Formula]) -> ast.Formula:
-    """Return the conjunction; calls and type checks at the top level are not repeated in nested parts."""
-    joined = terms.every(*parts)
-    if not isinstance(joined, ast.And):
-        return joined
-    calls, checks = ([part for part in joined.parts if isinstance(part, kind)] for kind in (ast.Call, ast.Matches))
-    others = [part for part in joined.parts if not isinstance(part, ast.Call | ast.Matches)]
-    return terms.every(*calls, *checks, *[_without(part, [*calls, *checks]) for part in others])
-
-
 def _lean(formula: ast.Formula) -> ast.Formula:
     """Drop type checks that another part implies: `x matches Integer and x < 9` -> `x < 9`."""
     if isinstance(formula, ast.Or):
@@ -207,12 +197,3 @@ def _of_sure_type(part: ast.Formula) -> Iterator[ast.Term]:
             yield from (left, right)
         case ast.Membership(term):
             yield term
-
-
-def _without(formula: ast.Formula, bound: list[ast.Formula]) -> ast.Formula:
-    match formula:
-        case ast.Or(parts):
-            return terms.either(*[_without(part, bound) for part in parts])
-        case ast.And(parts):
-            return terms.every(*[_without(part, bound) for part in parts if part not in bound])
-    return formula

@@ -177,17 +177,17 @@ def items_of_json(text: str, file: str) -> Iterator[tuple[ir.Place, Any]]:
         counted = at
         place = ir.Place(file, line, at - text.rfind("\n", 0, at))
         if is_list and at >= len(text):
-            raise ir.ImportRejected([ir.Fault(place, "invalid JSON: the list is not closed")])
+            raise ir.wrong(place, "invalid JSON: the list is not closed")
         if is_list and text[at] == "]":
             if text[at + 1 :].strip():
-                raise ir.ImportRejected([ir.Fault(place, "invalid JSON: unexpected text after the list")])
+                raise ir.wrong(place, "invalid JSON: unexpected text after the list")
             return
         if at >= len(text):
             return
         try:
             value, at = _decoder(place).raw_decode(text, at)
         except (ValueError, RecursionError) as reason:
-            raise ir.ImportRejected([ir.Fault(place, f"invalid JSON: {_why(reason)}")]) from None
+            raise ir.wrong(place, f"invalid JSON: {_why(reason)}") from None
         yield place, value
 
 
@@ -225,26 +225,17 @@ def rows_of_csv(
     text: str, file: str, needed: Sequence[str], others: Sequence[str]
 ) -> Iterator[tuple[ir.Place, dict[str, str]]]:
     """Yield the rows below the header, which must name all `needed` columns, and may name `others`."""
-    rows = csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""), strict=True)
-    names: list[str] | None = None
-    while True:
-        line = rows.line_num + 1
-        try:
-            cells = next(rows)
-        except StopIteration:
-            return
-        except csv.Error as reason:
-            raise ir.ImportRejected([ir.Fault(ir.Place(file, line), f"invalid CSV: {reason}")]) from None
-        if not cells:
-            continue
-        if names is None:
-            names = [cell.strip() for cell in cells]
-            if fault := _fault_of_names(names, needed, others):
-                raise ir.ImportRejected([ir.Fault(ir.Place(file, line), fault)])
-            continue
-        if len(cells) != len(names):
-            raise ir.ImportRejected([ir.Fault(ir.Place(file, line), f"{len(cells)} cells, but {len(names)} columns")])
-        yield ir.Place(file, line), dict(zip(names, cells))
+    rows = csv.DictReader(io.StringIO(text.removeprefix("\ufeff"), newline=""), restkey="", strict=True)
+    try:
+        rows.fieldnames = [name.strip() for name in rows.fieldnames or ()]
+        if fault := _fault_of_names(rows.fieldnames, needed, others):
+            raise ir.wrong(ir.Place(file, rows.line_num), fault)
+        for row in rows:
+            if "" in row or None in row.values():
+                raise ir.wrong(ir.Place(file, rows.line_num), f"a row must have {len(rows.fieldnames)} cells")
+            yield ir.Place(file, rows.line_num), row
+    except csv.Error as reason:
+        raise ir.wrong(ir.Place(file, rows.line_num), f"invalid CSV: {reason}") from None
 
 
 def _fault_of_names(names: list[str], needed: Sequence[str], others: Sequence[str]) -> str:

@@ -162,7 +162,6 @@ class GivenValue:
     """The value of a parameter: the tuple's, or else the request's."""
 
     parameter: str
-    place: Place = _place()
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +169,6 @@ class Constant:
     """A constant of a Polar type: timestamps and durations are seconds, addresses integers."""
 
     value: int | str | bool
-    place: Place = _place()
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +188,6 @@ class NetworkEnd:
 
     parameter: str
     is_last: bool
-    place: Place = _place()
 
 
 ModelOperand = GivenValue | Constant | Sum | NetworkEnd
@@ -201,7 +198,6 @@ class ModelComparison:
     operator: str  # == != < <= > >=
     left: ModelOperand
     right: ModelOperand
-    place: Place = _place()
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +206,6 @@ class OneOf:
 
     item: ModelOperand
     values: tuple[Constant, ...] | GivenValue
-    place: Place = _place()
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +213,6 @@ class IsTrue:
     """A parameter of type bool as a test."""
 
     parameter: str
-    place: Place = _place()
 
 
 @dataclass(frozen=True, slots=True)
@@ -505,8 +499,8 @@ def operands(test: ModelTest) -> Iterator[ModelOperand]:
     for atom in atoms(test):
         needed: tuple[object, ...] = ()
         match atom:
-            case IsTrue(name, place):
-                needed = (GivenValue(name, place),)
+            case IsTrue(name):
+                needed = (GivenValue(name),)
             case ModelComparison(_, left, right):
                 needed = (left, right)
             case OneOf(item, values):

@@ -171,9 +171,10 @@ def without_circles(model: ir.Model, report: ir.ImportReport) -> ir.Model:
     components = Components(lambda key: [each for each in edges.get(key, []) if each in by_key])
 
     def is_circle(key: RelationKey, part: ir.Expression, type_: ir.Type) -> bool:
-        number = components.number(key)
+        number, denies = components.number(key), isinstance(part, ir.Arrow) and part.every
+        needed = needs(apart, type_, replace(by_key[key][1], expression=part))
         return number is not None and any(
-            components.number(other) == number for other in _needed_by_not(apart, type_, by_key[key][1], part)
+            components.number(other) == number for other, negated in needed if negated or denies
         )
 
     def rewritten(type_: ir.Type, relation: ir.ModelRelation) -> ir.ModelRelation:
@@ -202,16 +203,6 @@ def needs(apart: SeparatedRelations, type_: ir.Type, relation: ir.ModelRelation)
     for leaf, negated in ir.leaves(relation.expression):
         for key in _keys(apart, type_, relation, leaf):
             yield key, negated
-
-
-def _needed_by_not(
-    apart: SeparatedRelations, type_: ir.Type, relation: ir.ModelRelation, part: ir.Expression
-) -> Iterator[RelationKey]:
-    if isinstance(part, ir.Exclusion):
-        for leaf, _ in ir.leaves(part.subtract):
-            yield from _keys(apart, type_, relation, leaf)
-    elif isinstance(part, ir.Arrow) and part.every:
-        yield from _keys(apart, type_, relation, part)
 
 
 def _keys(

@@ -72,18 +72,18 @@ resource context_ {}
 context_(when: context_) if
   value_of(when, "value", value) and
   value_of(when, "when", when_) and
-  value_of(when, "if", if_) and
   value < when_ and
+  value_of(when, "if", if_) and
   if_ = "on";
 
 context_(when: context_) if value_of(when, "not", true);
 
 fails(when: context_) if
-  value_of(when, "not", false) and
   (
     value_of(when, "value", value) and value_of(when, "when", when_) and value >= when_ or
     value_of(when, "if", if_) and if_ matches String and if_ != "on"
-  );
+  ) and
+  value_of(when, "not", false);
 
 # A value that a condition asks for: the tuple's own, or else the request's.
 value_of(when: Resource, name: String, value) if parameter(when, name, value);

@@ -62,8 +62,8 @@ resource from_network {}
 from_network(when: from_network) if
   value_of(when, "ip", ip) and
   value_of(when, "network first", network_first) and
-  value_of(when, "network last", network_last) and
   ip >= network_first and
+  value_of(when, "network last", network_last) and
   ip <= network_last;
 
 # While the plan has room left
@@ -82,10 +82,10 @@ resource in_office_hours {}
 
 in_office_hours(when: in_office_hours) if
   value_of(when, "hour", hour) and
-  value_of(when, "weekday", weekday) and
-  weekday matches String and
   hour >= 8 and
   hour < 18 and
+  value_of(when, "weekday", weekday) and
+  weekday matches String and
   not weekday in ["saturday", "sunday"];
 
 fails(when: in_office_hours) if value_of(when, "hour", hour) and hour < 8;
