@@ -67,7 +67,14 @@ def is_id(text: str) -> bool:
 
 
 class NoEquivalent(ValueError):
-    """A value, or a part of a condition, has no equivalent in Polar; the message says why."""
+    """A value, tuple, check or part of a condition has no equivalent in Polar; the message says why.
+
+    `is_wrong` if it is invalid in the original model, too.
+    """
+
+    def __init__(self, message: str, is_wrong: bool = False):
+        super().__init__(message)
+        self.is_wrong = is_wrong
 
 
 def polar_type(type_name: str) -> str | None:

@@ -31,14 +31,6 @@ _PLAIN = re.compile(r"[\w.:/+-]+")
 ANYBODY = "anybody"  # stands for `user:*` in checks
 
 
-class NotCarried(ValueError):
-    """A tuple or check has no equivalent; `is_wrong` if it is invalid in the original model, too."""
-
-    def __init__(self, message: str, is_wrong: bool = False):
-        super().__init__(message)
-        self.message, self.is_wrong = message, is_wrong
-
-
 @dataclass(frozen=True)
 class CarriedFacts:
     layout: PolicyLayout
@@ -53,12 +45,12 @@ class CarriedFacts:
                 continue
             try:
                 found.update({fact: fact for fact in self.of(each)})
-            except NotCarried as reason:
+            except NoEquivalent as reason:
                 self._tell(each, reason, report)
         return [*found.values()]
 
-    def _tell(self, tuple_: ir.Tuple, reason: NotCarried, report: ir.ImportReport) -> None:
-        message = f"tuple {tuple_}: {reason.message}"
+    def _tell(self, tuple_: ir.Tuple, reason: NoEquivalent, report: ir.ImportReport) -> None:
+        message = f"tuple {tuple_}: {reason}"
         if not reason.is_wrong and self._home(tuple_) in self._keeping:
             report.add(ir.ModelKind.NEEDED, tuple_.place, f"{message}; it may restrict access")
         else:
@@ -69,7 +61,7 @@ class CarriedFacts:
         return restrictive_relations(self.layout.apart)
 
     def of(self, tuple_: ir.Tuple) -> list[Fact]:
-        """Return the fact for a tuple, and one for each value that its condition binds. Raise NotCarried on failure."""
+        """Return the fact of a tuple, and those of the values that its condition binds. Raise NoEquivalent if it has none."""
         self._check_subject(tuple_)
         expires_at = None if tuple_.expiry is None else microseconds_of(tuple_.expiry)
         predicate, args = self._fact_parts(tuple_)
@@ -85,7 +77,7 @@ class CarriedFacts:
             try:
                 given = worked_out(condition, values)
             except NoEquivalent as reason:
-                raise NotCarried(f"the request's {reason}") from None
+                raise NoEquivalent(f"the request's {reason}") from None
             for name, each in given.items():
                 found.update({Fact("context", (Value(STRING, name), value)): None for value in each})
         return [*found]
@@ -94,7 +86,7 @@ class CarriedFacts:
 
     def value(self, thing: ir.Thing | ir.Who) -> Value:
         if thing.type not in self.layout.types:
-            raise NotCarried(f"type {thing.type} does not exist", is_wrong=True)
+            raise NoEquivalent(f"type {thing.type} does not exist", is_wrong=True)
         return Value(self.layout.types[thing.type], _id(thing.id))
 
     def asked(self, who: ir.Who) -> tuple[Value, list[Fact]]:
@@ -106,16 +98,16 @@ class CarriedFacts:
         stand_in = Value(self.layout.userset_type, _id(str(who)))
         named = self.layout.relation_names.get((who.type, who.relation))
         if named is None:
-            raise NotCarried(f"relation {who.type}#{who.relation} does not exist", is_wrong=True)
+            raise NoEquivalent(f"relation {who.type}#{who.relation} does not exist", is_wrong=True)
         if named.kind is RelationKind.RELATION:
-            raise NotCarried(f"checks for {who.type}#{who.relation} are not supported, because it leads to objects")
+            raise NoEquivalent(f"checks for {who.type}#{who.relation} are not supported, because it leads to objects")
         thing = self.value(ir.Who(who.type, who.id))
         return stand_in, [Fact(f"has_{named.kind.value}", (stand_in, Value(STRING, named.name), thing))]
 
     def question(self, who: Value, relation: str, thing: ir.Thing) -> tuple[str, tuple[Value, ...]]:
         named = self.layout.relation_names.get((thing.type, relation))
         if named is None:
-            raise NotCarried(f"relation {thing.type}#{relation} does not exist", is_wrong=True)
+            raise NoEquivalent(f"relation {thing.type}#{relation} does not exist", is_wrong=True)
         name, resource = Value(STRING, named.name), self.value(thing)
         if named.kind is RelationKind.RELATION:
             return "has_relation", (resource, name, who)
@@ -128,13 +120,13 @@ class CarriedFacts:
         who = tuple_.subject
         allowed = self._subjects.get((tuple_.object.type, tuple_.relation), ())
         if not allowed:
-            raise NotCarried("the relation does not exist in the model, or cannot have tuples", is_wrong=True)
+            raise NoEquivalent("the relation does not exist in the model, or cannot have tuples", is_wrong=True)
         kind = ir.Subject(who.type, who.relation, who.is_everybody, tuple_.condition, tuple_.expiry is not None)
         if kind in allowed:
             return
         traits = [*([tuple_.condition] if tuple_.condition else []), *(["expiration"] if tuple_.expiry else [])]
         with_them = f" with {' and '.join(traits)}" if traits else ""
-        raise NotCarried(f"the model does not allow this subject{with_them}", is_wrong=True)
+        raise NoEquivalent(f"the model does not allow this subject{with_them}", is_wrong=True)
 
     @cached_property
     def _subjects(self) -> dict[RelationKey, tuple[ir.Subject, ...]]:
@@ -163,10 +155,7 @@ class CarriedFacts:
     def _when(self, tuple_: ir.Tuple) -> tuple[Value, list[Fact]]:
         """Return the value that represents the tuple's bound values, and the facts that store them."""
         condition = self.layout.condition(str(tuple_.condition))
-        try:
-            given = worked_out(condition, tuple_.values)
-        except NoEquivalent as reason:
-            raise NotCarried(str(reason)) from None
+        given = worked_out(condition, tuple_.values)
         _check_sums(condition, {name for name, _ in tuple_.values})
         _check_clock(self.layout.clock & {name for name, _ in tuple_.values if name in given})
         known = {each.name for each in condition.parameters}
@@ -189,13 +178,13 @@ def _check_sums(condition: ir.ModelCondition, given: set[str]) -> None:
         named = [name for name in parts if name in given]
         if named and len(named) < len(parts) and isinstance(total, ir.Sum):
             missing = ", ".join(name for name in parts if name not in given)
-            raise NotCarried(f"`{described(total)}` is computed from the tuple, which lacks {missing}")
+            raise NoEquivalent(f"`{described(total)}` is computed from the tuple, which lacks {missing}")
 
 
 def _check_clock(given: frozenset[str]) -> None:
     """Refuse a tuple that binds a time for which the server's clock would be used instead."""
     if given:
-        raise NotCarried(f"it sets {', '.join(sorted(given))}, which the service's clock replaces (--clock)")
+        raise NoEquivalent(f"it sets {', '.join(sorted(given))}, which the service's clock replaces (--clock)")
 
 
 def _short(raw: object) -> str:
@@ -207,7 +196,7 @@ def _short(raw: object) -> str:
 
 def _id(text: str) -> str:
     if not is_id(text):
-        raise NotCarried(f"an id {ID_LIMITS}")
+        raise NoEquivalent(f"an id {ID_LIMITS}")
     return text
 
 
@@ -284,9 +273,9 @@ class ScenarioWriter:
         for each in scenario.expectations:
             try:
                 facts, assertions = self._asserted(each)
-            except NotCarried as reason:
+            except NoEquivalent as reason:
                 place = each.place if any(each.place) else scenario.place
-                self.report.add(ir.ModelKind.LOST, place, f"test `{scenario.name}`: {reason.message}")
+                self.report.add(ir.ModelKind.LOST, place, f"test `{scenario.name}`: {reason}")
                 continue
             self.carried += 1
             groups.setdefault(tuple(sorted(facts, key=str)), {}).update(dict.fromkeys(assertions))
@@ -346,7 +335,7 @@ class ScenarioWriter:
     def _plain_subjects(self, asked: ir.SubjectList) -> list[ast.Assertion]:
         """Assert the list of subjects; if `user:*` may grant (which has no list), check each known subject instead."""
         if asked.type not in self.layout.types:
-            raise NotCarried(f"type {asked.type} does not exist", is_wrong=True)
+            raise NoEquivalent(f"type {asked.type} does not exist", is_wrong=True)
         any_one = Value(self.layout.types[asked.type], "any")
         predicate, args = self.facts.question(any_one, asked.relation, asked.object)
         place = args.index(any_one)

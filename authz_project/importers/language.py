@@ -10,7 +10,6 @@ from authz_project.importers.files import NotParsed, SyntaxTree, place_in
 from policy.language.source import Source
 
 FILE = -1  # the key of comments on a whole file
-Anchor = tuple[int, int, int]  # where something begins and ends in the text, and the key of its comments
 
 
 class LanguageReader:
@@ -20,15 +19,29 @@ class LanguageReader:
         self.source = source
         self.comments: dict[int, tuple[str, ...]] = {}
 
-    def place_comments(self, found: Iterable[tuple[int, list[str]]], anchors: Iterable[Anchor]) -> None:
-        """Assign each comment to the anchor that it is in, or after on the same line; otherwise to the next one."""
-        places = sorted(anchors)
+    def place_comments(self, tree: SyntaxTree, found: Iterable[tuple[int, list[str]]], of_file: Iterable[int]) -> None:
+        """Assign each comment to the node that it is in, or after on the same line; otherwise to the next one.
+
+        Comments directly before the places in `of_file`, and those at the end, describe the whole file.
+        """
+        text, places = self.source.text, sorted([*self._anchors(tree), *((at, at, FILE) for at in of_file)])
         for at, lines in found:
             number = bisect(places, (at,))
-            if not number or "\n" in self.source.text[places[number - 1][1] : at]:
+            if not number or "\n" in text[places[number - 1][1] : at]:
                 number += 1
             key = places[number - 1][2] if number <= len(places) else FILE
             self.comments[key] = (*self.comment(key), *lines)
+
+    def _anchors(self, tree: SyntaxTree) -> Iterator[tuple[int, int, int]]:
+        """Yield where something begins and ends, with the key of its comments; of types, only the first and last."""
+        for each in tree.iter_subtrees():
+            meta = each.meta
+            if each.data in ("relation", "permission", "condition"):
+                yield meta.start_pos, meta.end_pos, meta.start_pos
+            elif each.data in ("type", "partial"):
+                yield meta.start_pos, each.children[0].meta.end_pos, meta.start_pos
+                if self.source.text[meta.end_pos - 1] == "}":
+                    yield meta.end_pos - 1, meta.end_pos, meta.start_pos
 
     def comment(self, key: int) -> tuple[str, ...]:
         return self.comments.get(key, ())

@@ -7,7 +7,7 @@ from pathlib import PurePath
 from typing import Any
 
 from authz_project.importers import files, ir
-from authz_project.importers.language import FILE, Anchor, LanguageReader, parsed
+from authz_project.importers.language import FILE, LanguageReader, parsed, path_of
 from policy.files import text_of_file
 from policy.language.source import Source
 
@@ -39,7 +39,7 @@ _GRAMMAR = files.Grammar(
     start: _header (type | extension | condition)*
     _header: "model" "schema" NAME | "module" NAME
     extension: "extend" type
-    type: "type" NAME ("relations" relation*)?
+    type: "type" path ("relations" relation*)?
     relation: "define" NAME ":" _expression
     _expression: part | union | intersection | exclusion
     union: part ("or" part)+
@@ -83,7 +83,7 @@ class _ModelReader(LanguageReader):
         name, *declared = tree.children
         hashed = (each for each in _HASHED.finditer(written) if each["comment"] is not None)
         found = ((each.start(), [each["comment"].strip()]) for each in hashed)
-        self.place_comments(found, [(name.start_pos, name.end_pos, FILE), *self._anchors(tree)])
+        self.place_comments(tree, found, [name.start_pos])
         if self.source.text[: name.start_pos].split()[0] == "model":
             check_schema(str(name), self.place(name))
         read: dict[str, list[Any]] = {"type": [], "extension": [], "condition": []}
@@ -100,19 +100,12 @@ class _ModelReader(LanguageReader):
                 message = f"add parentheses: `or`, `and` and `but not` cannot be mixed{message[message.rfind(',') :]}"
             raise ir.wrong(files.place_in(self.source, reason.at), message) from None
 
-    def _anchors(self, tree: files.SyntaxTree) -> Iterator[Anchor]:
-        for each in tree.iter_subtrees():
-            if each.data in ("relation", "condition"):
-                yield each.meta.start_pos, each.meta.end_pos, each.meta.start_pos
-            elif each.data == "type":
-                yield each.meta.start_pos, each.children[0].end_pos, each.meta.start_pos
-
     def type(self, tree: files.SyntaxTree) -> ir.Type:
         if tree.data == "extension":
             (tree,) = tree.children
         name, *relations = tree.children
         comment = self.comment(tree.meta.start_pos)
-        return ir.Type(str(name), tuple(map(self.relation, relations)), comment, self.place(name))
+        return ir.Type(path_of(name), tuple(map(self.relation, relations)), comment, self.place(name))
 
     def relation(self, tree: files.SyntaxTree) -> ir.ModelRelation:
         name, definition = tree.children
@@ -208,12 +201,12 @@ def _expression(raw: Any, place: ir.Place, depth: int) -> ir.Expression:
         case ("this", files.Located() as nothing):
             nothing.check_keys(())
             return ir.Direct(place)
-        case ("computedUserset" | "computed_userset", files.Located() as computed):
+        case ("computedUserset", files.Located() as computed):
             return ir.Computed(_relation_of(computed, place), place)
-        case ("tupleToUserset" | "tuple_to_userset", files.Located() as arrow):
-            arrow.check_keys(("tupleset", "computedUserset", "computed_userset"))
-            leads = arrow.get("computedUserset") or arrow.get("computed_userset")
-            return ir.Arrow(_relation_of(arrow.get("tupleset"), place), _relation_of(leads, place), place=place)
+        case ("tupleToUserset", files.Located() as arrow):
+            arrow.check_keys(("tupleset", "computedUserset"))
+            followed, target = (_relation_of(arrow.get(name), place) for name in ("tupleset", "computedUserset"))
+            return ir.Arrow(followed, target, place=place)
         case ("union", files.Located() as parts):
             return ir.Union(_parts(parts, place, depth))
         case ("intersection", files.Located() as parts):

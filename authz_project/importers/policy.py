@@ -22,29 +22,45 @@ from policy.language.ast import print_entry, print_formula, print_item
 from policy.language.format import formatted
 from policy.values import quoted
 
-# ---- expressions as conditions of shorthand rules, about `actor` and `resource` -----------------------------------
+# ---- the rules of each type: declarations of its block, and what is derived in it ---------------------------------
 
 
 @dataclass
-class Formulas:
-    """Converts expressions to formulas, and collects the relations and steps whose `possible` variant they use.
+class ResourceBlock:
+    type: ir.Type
+    name: str
+    is_actor: bool
+    roles: list[str] = field(default_factory=list)
+    permissions: list[str] = field(default_factory=list)
+    relations: dict[str, str] = field(default_factory=dict)  # the types that they lead to
+    about: list[str] = field(default_factory=list)  # comments on relations that have no rules in the block
+    rules: list[str] = field(default_factory=list)  # in shorthand, each preceded by its comments
+    declares: dict[str, None] = field(default_factory=dict)  # of relations that lead to several types
+    longhand: list[ast.Rule] = field(default_factory=list)  # outside of the block
+
+
+class _PolicyWriter:
+    """Writes all blocks; with `has_usersets`, actors represent usersets in checks, to which `user:*` does not apply.
 
     With `possible`, a formula holds unless it is known to be false.
     """
 
-    layout: PolicyLayout
-    uncertain: frozenset[RelationKey]
-    possible_relations: dict[RelationKey, None] = field(default_factory=dict)
-    possible_steps: dict[tuple[str, RelationStep], None] = field(default_factory=dict)  # by source type
-    _variables: set[str] = field(default_factory=set)  # of the current rule
+    def __init__(self, layout: PolicyLayout, has_usersets: bool):
+        self.layout, self.has_usersets = layout, has_usersets
+        self.failing: set[str] = set()  # conditions of which rules need to know whether they definitely fail
+        self.uncertain = uncertain_relations(layout.apart)
+        self.possible_relations: dict[RelationKey, None] = {}  # whose `possible` variants are used
+        self.possible_steps: dict[tuple[str, RelationStep], None] = {}  # the same, by source type
+        self._variables: set[str] = set()  # of the current rule
+        self.blocks = {
+            type_.name: ResourceBlock(type_, layout.types[type_.name], type_.name in layout.actors)
+            for type_ in layout.model.types
+        }
+        for type_, relation in ir.relations_of(layout.model):
+            self.relation(type_, relation)
+        self.what_is_possible()
 
-    def rule(self, type_name: str, expression: ir.Expression, possible: bool = False) -> ast.Formula:
-        self.begin()
-        return self.of(type_name, expression, possible)
-
-    def begin(self) -> None:
-        """Begin another rule, with its own variables."""
-        self._variables.clear()
+    # ---- expressions as conditions of shorthand rules, about `actor` and `resource` ----------------------------------
 
     def of(self, type_name: str, expression: ir.Expression, possible: bool = False) -> ast.Formula:
         match expression:
@@ -163,39 +179,6 @@ class Formulas:
                 return self.layout.is_simple(*key)
         return True
 
-
-# ---- the rules of each type: declarations of its block, and what is derived in it ---------------------------------
-
-
-@dataclass
-class ResourceBlock:
-    type: ir.Type
-    name: str
-    is_actor: bool
-    roles: list[str] = field(default_factory=list)
-    permissions: list[str] = field(default_factory=list)
-    relations: dict[str, str] = field(default_factory=dict)  # the types that they lead to
-    about: list[str] = field(default_factory=list)  # comments on relations that have no rules in the block
-    rules: list[str] = field(default_factory=list)  # in shorthand, each preceded by its comments
-    declares: dict[str, None] = field(default_factory=dict)  # of relations that lead to several types
-    longhand: list[ast.Rule] = field(default_factory=list)  # outside of the block
-
-
-class _PolicyWriter:
-    """Writes all blocks; with `has_usersets`, actors represent usersets in checks, to which `user:*` does not apply."""
-
-    def __init__(self, layout: PolicyLayout, has_usersets: bool):
-        self.layout, self.has_usersets = layout, has_usersets
-        self.failing: set[str] = set()  # conditions of which rules need to know whether they definitely fail
-        self.formulas = Formulas(layout, uncertain_relations(layout.apart))
-        self.blocks = {
-            type_.name: ResourceBlock(type_, layout.types[type_.name], type_.name in layout.actors)
-            for type_ in layout.model.types
-        }
-        for type_, relation in ir.relations_of(layout.model):
-            self.relation(type_, relation)
-        self.what_is_possible()
-
     # ---- definite ----------------------------------------------------------------------------------------------------
 
     def relation(self, type_: ir.Type, relation: ir.ModelRelation) -> None:
@@ -222,11 +205,12 @@ class _PolicyWriter:
 
     def _ways(self, type_: ir.Type, relation: ir.ModelRelation, possible: bool) -> list[ast.Formula]:
         """Return what grants a relation, except for facts of the relation itself."""
-        followed = [part for part in ir.alternatives(relation.expression) if not ir.is_direct(part)]
-        return [
-            *self._own(type_, relation, possible),
-            *[self.formulas.rule(type_.name, part, possible) for part in followed],
-        ]
+        found = self._own(type_, relation, possible)
+        for part in ir.alternatives(relation.expression):
+            if not ir.is_direct(part):
+                self._variables.clear()
+                found.append(self.of(type_.name, part, possible))
+        return found
 
     def _own(self, type_: ir.Type, relation: ir.ModelRelation, possible: bool) -> list[ast.Formula]:
         """Return what tuples of the relation itself grant, except those that are facts of the role."""
@@ -236,9 +220,9 @@ class _PolicyWriter:
             if subject.wildcard:
                 found[self._everybody(type_.name, relation, subject, named.name, possible)] = None
             elif subject.relation:
-                self.formulas.begin()
+                self._variables.clear()
                 name = self.layout.userset_names[type_.name, relation.name, subject.type, subject.relation]
-                found[self.formulas.on(type_.name, RelationStep(name, subject.type), subject.relation, possible)] = None
+                found[self.on(type_.name, RelationStep(name, subject.type), subject.relation, possible)] = None
             elif subject.condition:
                 found[self._waiting(subject.condition, possible, terms.call(
                     "has_role_if", terms.ACTOR, terms.text(named.name), terms.RESOURCE, terms.WHEN
@@ -286,8 +270,8 @@ class _PolicyWriter:
         """Write the rules of the `possible` variants that formulas use, until a fixpoint is reached."""
         done: set[object] = set()
         while True:
-            steps = [each for each in self.formulas.possible_steps if each not in done]
-            relations = [each for each in self.formulas.possible_relations if each not in done]
+            steps = [each for each in self.possible_steps if each not in done]
+            relations = [each for each in self.possible_relations if each not in done]
             if not steps and not relations:
                 return
             done.update(steps, relations)

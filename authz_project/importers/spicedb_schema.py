@@ -7,7 +7,7 @@ from typing import Any
 
 from authz_project.importers import ir
 from authz_project.importers.files import Grammar, NotParsed, SyntaxTree, place_in
-from authz_project.importers.language import FILE, Anchor, LanguageReader, path_of
+from authz_project.importers.language import FILE, LanguageReader, path_of
 from policy.language.source import Source
 from policy.rules.declarations import did_you_mean
 
@@ -43,8 +43,8 @@ class SchemaText:
 
 _GRAMMAR = Grammar(
     r"""
-    start: (definition | caveat | partial | import | use | ";")*
-    definition: "definition" path _members
+    start: (type | condition | partial | import | use | ";")*
+    type: "definition" path _members
     partial: "partial" path _members
     _members: OPEN (relation | permission | named | ";")* "}"
     named: _DOTS path
@@ -58,9 +58,9 @@ _GRAMMAR = Grammar(
     ?sum: single | single ("+" single)+ -> union
     ?single: NAME -> computed | NAME _ARROW NAME -> arrow | NAME _DOT NAME "(" NAME ")" -> along | "(" term ")"
     path: NAME (_SLASH NAME)*
-    caveat: "caveat" path "(" parameter ("," parameter)* ")" body
-    parameter: NAME type
-    type: NAME ("<" type ("," type)* ">")?
+    condition: "caveat" path "(" parameter ("," parameter)* ")" body
+    parameter: NAME kind
+    kind: NAME ("<" kind ("," kind)* ">")?
     !body: "{" _inside+ "}"
     !_inside: TEXT | OTHER | "{" _inside* "}"
     import: "import" PATH
@@ -116,33 +116,26 @@ class _SchemaReader(LanguageReader):
     def read(self) -> SchemaText:
         tree = tree_of(self.source)
         found = ((each.start(), _lines_of(each[0])) for each in _COMMENT.finditer(self.source.text) if each["comment"])
-        self.place_comments(found, self._anchors(tree))
-        read: dict[str, list[Any]] = {"definition": [], "caveat": [], "import": []}
+        self.place_comments(tree, found, self._first_blank_line(tree))
+        read: dict[str, list[Any]] = {"type": [], "condition": [], "import": []}
         for each in tree.children:
             match each.data:
                 case "use":
-                    self._use(each, bool(read["definition"] or read["caveat"]))
+                    self._use(each, bool(read["type"] or read["condition"]))
                 case "import":
                     read["import"].append(IncludedName(each.children[0][1:-1], self.place(each)))
-                case "caveat":
-                    read["caveat"].append(replace(self.condition(each), place=self.place(each)))
+                case "condition":
+                    read["condition"].append(replace(self.condition(each), place=self.place(each)))
                 case _:
-                    read["definition"].append(self._definition(each))
+                    read["type"].append(self._definition(each))
         return SchemaText(self.comment(FILE), *map(tuple, read.values()))
 
-    def _anchors(self, tree: SyntaxTree) -> Iterator[Anchor]:
-        """Yield where comments belong. Those above the first blank line describe the file."""
+    def _first_blank_line(self, tree: SyntaxTree) -> list[int]:
+        """Return where the first blank line is: comments above it describe the file."""
         text = self.source.text
         start, first = len(text) - len(text.lstrip()), tree.children[0].meta.start_pos if tree.children else len(text)
-        if free := re.compile(r"\n[ \t\r]*\n").search(text, start, first):
-            yield free.start(), free.start(), FILE
-        for each in tree.iter_subtrees():
-            meta = each.meta
-            if each.data in ("relation", "permission", "caveat"):
-                yield meta.start_pos, meta.end_pos, meta.start_pos
-            elif each.data in ("definition", "partial"):
-                yield meta.start_pos, each.children[1].end_pos, meta.start_pos
-                yield meta.end_pos - 1, meta.end_pos, meta.start_pos
+        free = re.compile(r"\n[ \t\r]*\n").search(text, start, first)
+        return [free.start()] if free else []
 
     def _use(self, tree: SyntaxTree, is_late: bool) -> None:
         (flag,) = tree.children

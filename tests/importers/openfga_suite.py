@@ -23,8 +23,8 @@ from tests.standalone import set_up
 if __name__ == "__main__":  # before what needs it is imported
     set_up(f"sqlite:///{tempfile.mkdtemp()}/unused.sqlite3")
 
+from authz_project.importers.cel import NoEquivalent
 from authz_project.importers.convert import carried
-from authz_project.importers.facts import NotCarried
 from authz_project.importers.files import read_yaml
 from authz_project.importers.ir import (
     ContextValues,
@@ -109,7 +109,7 @@ def _ask_of_store(
                 expected = set(map(str, users))
                 kind = f"{type_name}#{of}" if of else type_name
                 answer = carriage.subjects(kind, relation, thing, tuples, context)
-    except (NotCarried, AuthzError) as reason:
+    except (NoEquivalent, AuthzError) as reason:
         tally.not_carried.append(f"{name}: {reason}")
         return
     _count(f"{name}: {asked.relation}", expected, answer, lost, tally)
@@ -161,7 +161,7 @@ def _ask(name: str, carriage: Carriage, question: tuple[str, Any], lost: list[st
     expected = _expected(kind, asked)
     try:
         answer = _answer(kind, carriage, asked, request)
-    except (NotCarried, AuthzError, KeyError) as reason:
+    except (NoEquivalent, AuthzError, KeyError) as reason:
         if asked.get("errorCode"):
             tally.errors["refused"] += 1
         else:

@@ -360,7 +360,8 @@ TUPLE = '"user": "user:a", "relation": "x", "object": "doc:1"'
     [
         ("t.csv", CSV.replace("condition_name", "conditon_name"), "no column is called `conditon_name`"),
         ("t.csv", CSV.replace("condition_context", "condition_name"), "duplicate column `condition_name`"),
-        ("t.csv", "user_type,user_id,relation,object_type,object_id,condition_name\nuser,a,x,doc,1\n", "must have 6 cells"),
+        ("t.csv", "user_type,user_id,relation,object_type,object_id,condition_name\nuser,a,x,doc,1\n",
+         "a row must have 6 cells"),
         ("t.csv", "user_type,user_id,relation,object_type,object_id\nuser,a,x,doc,1,c\n", "must have 5 cells"),
         ("t.json", f'[{{{TUPLE}, "conditon": {{"name": "c"}}}}]', "`conditon` is not supported"),
         ("t.json", f'[{{{TUPLE}, "condition": {{}}}}]', "a condition requires `name`"),
