@@ -70,7 +70,7 @@ def carried(
     layout = layout_of(model, report, clock)
     report_unsupported(model, report)
     tests = ScenarioWriter(replace(imported, model=model), layout, report).written()
-    has_usersets = usersets or tests.asks_usersets
+    has_usersets = usersets or tests.mentions(layout.userset_type)
     policy = policy_text(layout, tests, has_usersets)
     if tests.tests and (kept := without_failures(compile_text(policy), tests, report)) != tests:
         policy, tests = policy_text(layout, kept, has_usersets), kept

@@ -61,7 +61,7 @@ class CarriedFacts:
         return restrictive_relations(self.layout.apart)
 
     def of(self, tuple_: ir.Tuple) -> list[Fact]:
-        """Return the fact of a tuple, and those of the values that its condition binds. Raise NoEquivalent if it has none."""
+        """Return the fact of a tuple, and those of the values that it binds. Raise NoEquivalent if there is none."""
         self._check_subject(tuple_)
         expires_at = None if tuple_.expiry is None else microseconds_of(tuple_.expiry)
         predicate, args = self._fact_parts(tuple_)
@@ -235,7 +235,12 @@ class WrittenTests:
     facts: tuple[Fact, ...]  # common to all tests
     tests: tuple[tuple[ast.Test, ir.Place], ...] = ()  # with their places in the original
     assertions: int = 0  # number of assertions of the original in them
-    asks_usersets: bool = False
+
+    def mentions(self, type_name: str) -> bool:
+        """Return whether an assertion is about objects of a type."""
+        asserted = (each for test, _ in self.tests for each in test.assertions if isinstance(each, ast.Assertion))
+        args = (arg for each in asserted for arg in each.args)
+        return any(type_name == (arg.type.text if isinstance(arg, ast.Parameter) else arg.value.type) for arg in args)
 
     @property
     def items(self) -> list[ast.Item]:
@@ -253,7 +258,6 @@ class ScenarioWriter:
         self.facts = CarriedFacts(layout)
         self.names: set[str] = set()
         self.carried = 0
-        self.asks_usersets = False
         self.tuples: tuple[ir.Tuple, ...] = ()
         self.stored = self.facts.of_all(imported.tuples, report)
 
@@ -264,7 +268,7 @@ class ScenarioWriter:
             self.report.add(ir.ModelKind.LOST, scenarios[0].place, f"{len(scenarios)} tests: {message}")
             return WrittenTests(tuple(self.stored))
         tests = tuple((test, scenario.place) for scenario in scenarios for test in self._tests(scenario))
-        return WrittenTests(tuple(self.stored), tests, self.carried, self.asks_usersets)
+        return WrittenTests(tuple(self.stored), tests, self.carried)
 
     def _tests(self, scenario: ir.Scenario) -> Iterator[ast.Test]:
         own = self.facts.of_all(scenario.tuples, self.report)
@@ -302,19 +306,14 @@ class ScenarioWriter:
         context = self.facts.context(asked.context)
         match asked:
             case ir.ExpectedCheck(subject, relation, thing, expected):
-                who, stand_in = self._asked(subject)
+                who, stand_in = self.facts.asked(subject)
                 return [*context, *stand_in], [_assertion(expected, *self.facts.question(who, relation, thing))]
             case ir.ObjectList(subject, relation, type_name, expected):
-                who, stand_in = self._asked(subject)
+                who, stand_in = self.facts.asked(subject)
                 listed = [ir.Thing(type_name, each) for each in expected]
                 return [*context, *stand_in], [self._objects(who, relation, type_name, listed)]
             case ir.SubjectList():
                 return self._subjects(asked, context)
-
-    def _asked(self, who: ir.Who) -> tuple[Value, list[Fact]]:
-        value, stand_in = self.facts.asked(who)
-        self.asks_usersets = self.asks_usersets or bool(stand_in)
-        return value, stand_in
 
     def _objects(self, who: Value, relation: str, type_name: str, expected: list[ir.Thing]) -> ast.Assertion:
         predicate, args = self.facts.question(who, relation, ir.Thing(type_name, "any"))
@@ -325,11 +324,10 @@ class ScenarioWriter:
         if asked.subject_relation is None:
             return context, self._plain_subjects(asked)
         stand_ins = self._stand_ins(asked)
-        facts = [fact for who in stand_ins for fact in self._asked(who)[1]]
-        values = [self._asked(who)[0] for who in asked.expected]
+        facts = [fact for who in stand_ins for fact in self.facts.asked(who)[1]]
+        values = [self.facts.asked(who)[0] for who in asked.expected]
         any_one = Value(self.layout.userset_type, "any")
         predicate, args = self.facts.question(any_one, asked.relation, asked.object)
-        self.asks_usersets = True
         return [*context, *facts], [_list_assertion(predicate, args, args.index(any_one), values)]
 
     def _plain_subjects(self, asked: ir.SubjectList) -> list[ast.Assertion]:

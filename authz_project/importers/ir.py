@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from policy.rules.declarations import did_you_mean
 
@@ -526,14 +526,8 @@ def refuse(faults: Iterable[Fault]) -> None:
         raise ImportRejected(found)
 
 
-class _Named(Protocol):
-    @property
-    def name(self) -> str: ...
-    @property
-    def place(self) -> Place: ...
-
-
-def repeated(declared: Iterable[_Named], what: str) -> Iterator[Fault]:
+def repeated(declared: Iterable[Any], what: str) -> Iterator[Fault]:
+    """Yield an error for each declaration whose name another one has."""
     seen: dict[str, Place] = {}
     for each in declared:
         if each.name in seen:

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from authz_project.importers import ir
+from policy.language.parser import LEGACY, RESERVED
 from policy.rules.components import Components, reachable
 from policy.values import ABSTRACT, PRIMITIVES
 
@@ -245,10 +246,7 @@ def restrictive_relations(apart: SeparatedRelations) -> frozenset[RelationKey]:
 # ---- names --------------------------------------------------------------------------------------------------------
 # Names that are valid in Polar. Roles and permissions are strings without restrictions; the others are identifiers.
 
-_RESERVED = {
-    "if", "iff", "and", "or", "not", "in", "on", "matches", "true", "false", "cut", "debug", "print", "forall", "of",
-    "_",
-}  # fmt: skip
+_RESERVED = {*RESERVED, *LEGACY, "_"}
 PREDICATES = {
     "allow", "has_role", "has_permission", "has_relation", "has_group", "is_public", "has_role_if", "has_relation_if",
     "is_public_if", "parameter", "value_of", "context", "fails",

@@ -216,34 +216,36 @@ def model_of(texts: Sequence[SchemaText]) -> ir.Model:
     written = [definition for text in texts for definition in text.definitions]
     conditions = tuple(condition for text in texts for condition in text.conditions)
     faults = [*ir.repeated([*written, *conditions], "duplicate definition, partial or caveat")]
-    partials = _Partials({each.name: each for each in written if each.is_partial}, faults)
-    types = tuple(partials.put_into(each) for each in written if not each.is_partial)
-    model = ir.Model(types, conditions, tuple(line for text in texts for line in text.comment))
+    partials = {each.name: each for each in written if each.is_partial}
+    types = [
+        ir.Type(each.name, tuple(_members(each, partials, faults)), each.comment, each.place)
+        for each in written
+        if not each.is_partial
+    ]
+    model = ir.Model(tuple(types), conditions, tuple(line for text in texts for line in text.comment))
     ir.refuse([*faults, *ir.faults_of(model, _WORDS)])
     return model
 
 
-@dataclass
-class _Partials:
-    by_name: dict[str, Definition]
-    faults: list[ir.Fault]
-
-    def put_into(self, definition: Definition) -> ir.Type:
-        members = tuple(self._members(definition, ()))
-        return ir.Type(definition.name, members, definition.comment, definition.place)
-
-    def _members(self, definition: Definition, within: tuple[str, ...]) -> Iterator[ir.ModelRelation]:
-        for member in definition.members:
-            if not isinstance(member, IncludedName):
-                yield member
-            elif member.name in within:
-                self.faults.append(ir.Fault(member.place, f"partial `{member.name}` includes itself; remove this"))
-            elif member.name not in self.by_name:
-                meant = did_you_mean(member.name, self.by_name)
-                advice = f"partial `{member.name}` does not exist{f'; {meant}' if meant else ''}"
-                self.faults.append(ir.Fault(member.place, advice))
-            else:
-                yield from self._members(self.by_name[member.name], (*within, member.name))
+def _members(
+    definition: Definition, partials: dict[str, Definition], faults: list[ir.Fault]
+) -> Iterator[ir.ModelRelation]:
+    """Yield the relations and permissions of a definition, and of the partials that it includes, once each."""
+    included: set[str] = set()
+    pending = [*reversed(definition.members)]
+    while pending:
+        member = pending.pop()
+        if not isinstance(member, IncludedName):
+            yield member
+        elif member.name not in partials:
+            meant = did_you_mean(member.name, partials)
+            advice = f"partial `{member.name}` does not exist{f'; {meant}' if meant else ''}"
+            faults.append(ir.Fault(member.place, advice))
+        elif member.name in included:
+            faults.append(ir.Fault(member.place, f"partial `{member.name}` is included already; remove this"))
+        else:
+            included.add(member.name)
+            pending += reversed(partials[member.name].members)
 
 
 # ---- usersets that permissions pass through -----------------------------------------------------------------------
@@ -253,19 +255,12 @@ SubjectKind = tuple[str, str | None]  # a type, and the relation of a userset
 
 
 def passed_through(model: ir.Model) -> frozenset[SubjectKind]:
-    return frozenset(
-        kind
-        for type_, relation in ir.relations_of(model)
-        if relation.is_permission
-        for leaf, _ in ir.leaves(relation.expression)
-        for kind in _of_leaf(leaf, type_)
-    )
-
-
-def _of_leaf(leaf: ir.Expression, type_: ir.Type) -> Iterator[SubjectKind]:
-    if isinstance(leaf, ir.Computed):
-        yield type_.name, leaf.relation
-    elif isinstance(leaf, ir.Arrow):
-        for relation in type_.relations:
-            if relation.name == leaf.tupleset:
-                yield from ((subject.type, leaf.relation) for subject in relation.subjects)
+    found: set[SubjectKind] = set()
+    for type_, relation in ir.relations_of(model):
+        for leaf, _ in ir.leaves(relation.expression):
+            if isinstance(leaf, ir.Computed):
+                found.add((type_.name, leaf.relation))
+            elif isinstance(leaf, ir.Arrow):
+                followed = (each for each in type_.relations if each.name == leaf.tupleset)
+                found |= {(subject.type, leaf.relation) for each in followed for subject in each.subjects}
+    return frozenset(found)

@@ -437,8 +437,16 @@ def test_no_arrow_leads_to_everybody(problems):
 
 def test_partials_in_a_circle(problems):
     assert problems("partial a { ...b }\npartial b { ...a }\ndefinition d { ...a }") == [
-        "schema.zed:2:13: partial `a` includes itself; remove this"
+        "schema.zed:2:13: partial `a` is included already; remove this"
     ]
+
+
+def test_partials_that_include_each_other_twice(problems):
+    """Each level doubles what the one below has."""
+    partials = "\n".join(f"partial p{each} {{ ...p{each + 1} ...p{each + 1} }}" for each in range(40))
+    said = problems(f"{partials}\npartial p40 {{}}\ndefinition d {{ ...p0 }}")
+    assert said[0] == "schema.zed:1:20: partial `p1` is included already; remove this"
+    assert len(said) == 40
 
 
 @pytest.mark.parametrize("path", ["../other.zed", "/etc/hosts", "."])
