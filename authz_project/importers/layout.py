@@ -26,14 +26,12 @@ class SeparatedRelations:
 
     original: ir.Model
     model: ir.Model
-    plain_homes: dict[RelationKey, str] = field(default_factory=dict)  # for subjects that are objects
-    other_homes: dict[RelationKey, str] = field(default_factory=dict)  # for usersets and wildcards
-    leading: frozenset[RelationKey] = frozenset()
+    moved: dict[tuple[str, str, bool], str] = field(default_factory=dict)  # as the parameters of `home`
+    leading: set[RelationKey] = field(default_factory=set)
 
     def home(self, type_name: str, relation: str, is_plain: bool) -> str:
-        """Return the relation under which tuples of a relation are stored."""
-        homes = self.plain_homes if is_plain else self.other_homes
-        return homes.get((type_name, relation), relation)
+        """Return the relation under which tuples are stored: those with objects, or with usersets and wildcards."""
+        return self.moved.get((type_name, relation, is_plain), relation)
 
     def homes(self, type_name: str, relation: str) -> tuple[str, ...]:
         """Return all relations under which tuples of a relation are stored, for arrows that follow it."""
@@ -41,20 +39,18 @@ class SeparatedRelations:
 
 
 def taken_apart(model: ir.Model) -> SeparatedRelations:
-    leading = {
+    followed = _between_things(model) | {
         (type_.name, leaf.tupleset)
         for type_, relation in ir.relations_of(model)
         for leaf, _ in ir.leaves(relation.expression)
         if isinstance(leaf, ir.Arrow)
     }
-    leading |= _between_things(model)
-    apart = SeparatedRelations(model, model)
-    types, all_leading = [], set()
+    apart, types = SeparatedRelations(model, model), []
     for type_ in model.types:
-        splitter = _Splitter(type_, leading, apart)
-        types.append(replace(type_, relations=tuple(splitter.relations())))
-        all_leading |= splitter.leading
-    return replace(apart, model=replace(model, types=tuple(types)), leading=frozenset(all_leading))
+        names = {relation.name for relation in type_.relations}
+        parts = (part for each in type_.relations for part in _separated(type_.name, each, followed, names, apart))
+        types.append(replace(type_, relations=tuple(parts)))
+    return replace(apart, model=replace(model, types=tuple(types)))
 
 
 def _between_things(model: ir.Model) -> set[RelationKey]:
@@ -80,49 +76,35 @@ def _referenced(model: ir.Model) -> set[RelationKey]:
     return found
 
 
-class _Splitter:
-    def __init__(self, type_: ir.Type, leading: set[RelationKey], apart: SeparatedRelations):
-        self.type = type_
-        self.wanted = leading
-        self.apart = apart
-        self.leading: set[RelationKey] = set()
-        self.names = {relation.name for relation in type_.relations}
+def _separated(
+    type_name: str, relation: ir.ModelRelation, followed: set[RelationKey], names: set[str], apart: SeparatedRelations
+) -> list[ir.ModelRelation]:
+    """Return the relation, after those that its tuples are moved to."""
 
-    def relations(self) -> list[ir.ModelRelation]:
-        return [part for relation in self.type.relations for part in self._of(relation)]
+    def stored(subjects: tuple[ir.Subject, ...]) -> ir.ModelRelation:
+        name = unused(f"direct_{relation.name}", names)
+        return ir.ModelRelation(name, ir.Direct(), subjects, place=relation.place)
 
-    def _of(self, relation: ir.ModelRelation) -> list[ir.ModelRelation]:
-        if not relation.subjects:
-            return [replace(relation, expression=_without_direct(relation.expression), is_permission=True)]
-        key, found = (self.type.name, relation.name), list[ir.ModelRelation]()
-        if key in self.wanted:  # its tuples to objects are separated from usersets and rules
-            plain = tuple(each for each in relation.subjects if _is_plain(each))
-            others = tuple(each for each in relation.subjects if not _is_plain(each))
-            if ir.is_direct(relation.expression) and not others:
-                self.leading.add(key)
-                return [relation]
-            if plain:
-                found.append(self._stored(relation, plain))
-                self.apart.plain_homes[key] = name = found[0].name
-                self.leading.add((self.type.name, name))
-                relation = _following(relation, name, others)
-        if not relation.subjects or any(map(ir.is_direct, ir.alternatives(relation.expression))):
-            return [*found, relation]
-        stored = self._stored(relation, relation.subjects)
-        self.apart.other_homes[key] = stored.name
-        self.apart.plain_homes.setdefault(key, stored.name)
-        return [*found, stored, _following(relation, stored.name)]
-
-    def _stored(self, relation: ir.ModelRelation, subjects: tuple[ir.Subject, ...]) -> ir.ModelRelation:
-        """Return a relation of its own for tuples with these subjects."""
-        return ir.ModelRelation(self._new_name(relation), ir.Direct(), subjects, place=relation.place)
-
-    def _new_name(self, relation: ir.ModelRelation) -> str:
-        name = f"direct_{relation.name}"
-        while name in self.names:
-            name += "_"
-        self.names.add(name)
-        return name
+    if not relation.subjects:
+        return [replace(relation, expression=_without_direct(relation.expression), is_permission=True)]
+    key, found = (type_name, relation.name), list[ir.ModelRelation]()
+    if key in followed:  # its tuples to objects are separated from usersets and rules
+        plain = tuple(each for each in relation.subjects if _is_plain(each))
+        others = tuple(each for each in relation.subjects if not _is_plain(each))
+        if ir.is_direct(relation.expression) and not others:
+            apart.leading.add(key)
+            return [relation]
+        if plain:
+            found.append(stored(plain))
+            apart.moved[*key, True] = name = found[0].name
+            apart.leading.add((type_name, name))
+            relation = _following(relation, name, others)
+    if not relation.subjects or any(map(ir.is_direct, ir.alternatives(relation.expression))):
+        return [*found, relation]
+    own = stored(relation.subjects)
+    apart.moved[*key, False] = own.name
+    apart.moved.setdefault((*key, True), own.name)
+    return [*found, own, _following(relation, own.name)]
 
 
 def _following(relation: ir.ModelRelation, name: str, left: tuple[ir.Subject, ...] = ()) -> ir.ModelRelation:
@@ -414,7 +396,7 @@ def layout_of(model: ir.Model, report: ir.ImportReport, clock: frozenset[str] = 
 
 def _report_apart(model: ir.Model, apart: SeparatedRelations, report: ir.ImportReport) -> None:
     places = {(type_.name, each.name): each.place for type_, each in ir.relations_of(model)}
-    for (type_name, relation), name in {**apart.other_homes, **apart.plain_homes}.items():
+    for (type_name, relation, _), name in apart.moved.items():
         message = f"tuples of {type_name}#{relation} are stored as `{name}`, from which `{relation}` follows"
         report.add(ir.ModelKind.CHANGED, places[type_name, relation], message)
 
