@@ -199,6 +199,16 @@ def test_what_grants_more_than_a_test_says_is_not_even_written_in_part(db, tmp_p
     assert not (tmp_path / "policy.polar").exists()
 
 
+def test_the_clock_fills_only_times(tmp_path):
+    """Another condition that compares an integer `now` would be met by any clock."""
+    conditions = (
+        "condition late(now: int) { now > 100 }\ncondition until(now: timestamp, end: timestamp) { now < end }\n"
+    )
+    (tmp_path / "two.fga").write_text(f"model\n  schema 1.1\ntype user\n{conditions}")
+    with pytest.raises(CommandError, match="another condition has a parameter of this name that is no timestamp"):
+        call_command("import_model", "openfga", str(tmp_path / "two.fga"), clock=["now"])
+
+
 @pytest.mark.parametrize("words", [["missing.fga"], [DRIVE, "missing.json"], [DRIVE, "--clock", "now"]])
 def test_what_is_not_there(db, words):
     with pytest.raises(CommandError, match=r"cannot read `missing|no condition has a timestamp parameter"):

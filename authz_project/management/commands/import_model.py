@@ -179,7 +179,11 @@ class Command(ServiceCommand):
 
 
 def _check_clock(imported: Imported, clock: list[str]) -> None:
-    known = {each.name: each.type for condition in imported.model.conditions for each in condition.parameters}
+    """Refuse a parameter that is not a timestamp in every condition that has it: others compare the request's value."""
     for name in clock:
-        if known.get(name) != "timestamp":
+        parameters = (each for condition in imported.model.conditions for each in condition.parameters)
+        types = {each.type for each in parameters if each.name == name}
+        if "timestamp" not in types:
             raise CommandError(f"--clock {name}: no condition has a timestamp parameter of this name.")
+        if len(types) > 1:
+            raise CommandError(f"--clock {name}: another condition has a parameter of this name that is no timestamp.")
