@@ -4,8 +4,7 @@ Read it in this order:
 
 * `ir`                  an intermediate representation of what all engines express, and the report on its conversion
 * `files`               reads files with the place of each value, and parses texts by grammars
-* `openfga`, `spicedb`  read the files of each engine (`spicedb_schema` its schemas); both use `language`, for what
-  their languages have in common, and `cel`, for conditions
+* `openfga`, `spicedb`  read the files of each engine; `language` has what their languages share, `cel` the conditions
 * `layout`              how each relation is expressed in Polar
 * `facts`               tuples as facts, and tests as tests of the policy
 * `policy`              the model as a policy, with `conditions`; `terms` builds formulas
