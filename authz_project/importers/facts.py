@@ -176,7 +176,7 @@ def _check_sums(condition: ir.ModelCondition, given: set[str]) -> None:
     for total in sums(condition.test):
         parts = parameters_of(total)
         named = [name for name in parts if name in given]
-        if named and len(named) < len(parts) and isinstance(total, ir.Sum):
+        if named and len(named) < len(parts):
             missing = ", ".join(name for name in parts if name not in given)
             raise NoEquivalent(f"`{described(total)}` is computed from the tuple, which lacks {missing}")
 

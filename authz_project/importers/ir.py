@@ -120,10 +120,6 @@ class Subject:
     expires: bool = False  # whether its tuples have an expiry, each of them
     place: Place = _place()
 
-    def __str__(self) -> str:
-        written = f"{self.type}:*" if self.wildcard else f"{self.type}#{self.relation}" if self.relation else self.type
-        return f"{written} with {self.condition}" if self.condition else written
-
 
 @dataclass(frozen=True, slots=True)
 class ModelRelation:

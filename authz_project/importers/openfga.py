@@ -141,7 +141,6 @@ def _blanked(found: re.Match[str]) -> str:
 
 # ---- the model as in OpenFGA's API: JSON with `type_definitions` --------------------------------------------------
 
-_DEEPEST_USERSET = 40
 _TWO_HALVES = re.compile(r"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
 
 
@@ -178,7 +177,7 @@ def _relation(name: str, relations: files.Located, about: files.Located) -> ir.M
     place = relations.place_of(name)
     listed = about.listed("directly_related_user_types")
     subjects = tuple(dict.fromkeys(_subject(each, place) for each in listed))
-    return ir.ModelRelation(name, _expression(relations[name], place, 0), subjects, not subjects, (), place)
+    return ir.ModelRelation(name, _expression(relations[name], place), subjects, not subjects, (), place)
 
 
 def _subject(raw: Any, place: ir.Place) -> ir.Subject:
@@ -190,8 +189,8 @@ def _subject(raw: Any, place: ir.Place) -> ir.Subject:
     return ir.Subject(type_name, relation, wildcard, raw.text("condition") or None, place=raw.place)
 
 
-def _expression(raw: Any, place: ir.Place, depth: int) -> ir.Expression:
-    if not isinstance(raw, files.Located) or depth > _DEEPEST_USERSET:
+def _expression(raw: Any, place: ir.Place) -> ir.Expression:
+    if not isinstance(raw, files.Located):
         raise ir.wrong(place, "expected a userset: `this`, `computedUserset`, `tupleToUserset`, `union` …")
     place = raw.place
     given = [(name, value) for name, value in raw.items() if value is not None]
@@ -208,12 +207,12 @@ def _expression(raw: Any, place: ir.Place, depth: int) -> ir.Expression:
             followed, target = (_relation_of(arrow.get(name), place) for name in ("tupleset", "computedUserset"))
             return ir.Arrow(followed, target, place=place)
         case ("union", files.Located() as parts):
-            return ir.Union(_parts(parts, place, depth))
+            return ir.Union(_parts(parts, place))
         case ("intersection", files.Located() as parts):
-            return ir.Intersection(_parts(parts, place, depth))
+            return ir.Intersection(_parts(parts, place))
         case ("difference", files.Located() as parts):
             parts.check_keys(("base", "subtract"))
-            base, subtract = (_expression(parts.get(name), place, depth + 1) for name in ("base", "subtract"))
+            base, subtract = (_expression(parts.get(name), place) for name in ("base", "subtract"))
             return ir.Exclusion(base, subtract)
     raise ir.wrong(place, f"`{given[0][0]}` is unknown or has the wrong type")
 
@@ -226,12 +225,12 @@ def _relation_of(raw: Any, place: ir.Place) -> str:
     return raw.required("relation", "a userset")
 
 
-def _parts(raw: files.Located, place: ir.Place, depth: int) -> tuple[ir.Expression, ...]:
+def _parts(raw: files.Located, place: ir.Place) -> tuple[ir.Expression, ...]:
     """Return the parts, at least one: an empty intersection would be everybody."""
     raw.check_keys(("child",))
     if not raw.listed("child"):
         raise ir.wrong(raw.place, "expected `child`, a non-empty list")
-    return tuple(_expression(each, place, depth + 1) for each in raw["child"])
+    return tuple(_expression(each, place) for each in raw["child"])
 
 
 def _condition(name: str, conditions: files.Located) -> ir.ModelCondition:

@@ -11,7 +11,6 @@ from authz_project.importers.facts import WrittenTests
 from authz_project.importers.layout import (
     PolarName,
     PolicyLayout,
-    RelationKey,
     RelationKind,
     RelationStep,
     uncertain_relations,
@@ -49,8 +48,7 @@ class _PolicyWriter:
         self.layout, self.has_usersets = layout, has_usersets
         self.failing: set[str] = set()  # conditions of which rules need to know whether they definitely fail
         self.uncertain = uncertain_relations(layout.apart)
-        self.possible_relations: dict[RelationKey, None] = {}  # whose `possible` variants are used
-        self.possible_steps: dict[tuple[str, RelationStep], None] = {}  # the same, by source type
+        self.possible: list[tuple[str, str | RelationStep]] = []  # types, and what has a `possible` variant there
         self._variables: set[str] = set()  # of the current rule
         self.blocks = {
             type_.name: ResourceBlock(type_, layout.types[type_.name], type_.name in layout.actors)
@@ -58,7 +56,11 @@ class _PolicyWriter:
         }
         for type_, relation in ir.relations_of(layout.model):
             self.relation(type_, relation)
-        self.what_is_possible()
+        for type_name, each in self.possible:  # their rules may need more of them
+            if isinstance(each, RelationStep):
+                self._possible_step(self.blocks[type_name], each)
+            else:
+                self._possible_relation(self.blocks[type_name], each)
 
     # ---- expressions as conditions of shorthand rules, about `actor` and `resource` ----------------------------------
 
@@ -92,12 +94,16 @@ class _PolicyWriter:
         named = self.layout.relation_names[type_name, relation]
         if not (possible and (type_name, relation) in self.uncertain):
             return named
-        self.possible_relations[type_name, relation] = None
+        kind, needed = RelationKind.PERMISSION, list[str | RelationStep]([relation])
         if named.kind is RelationKind.RELATION:
-            for target in self.layout.targets(type_name, relation):
-                self.possible_steps[type_name, RelationStep(named.name, target)] = None
-            return PolarName(RelationKind.RELATION, f"{self.layout.possibly}{named.name}")
-        return PolarName(RelationKind.PERMISSION, f"{self.layout.possibly}{named.name}")
+            targets = self.layout.targets(type_name, relation)
+            kind, needed = named.kind, [RelationStep(named.name, each) for each in targets]
+        self._need(type_name, *needed)
+        return PolarName(kind, f"{self.layout.possibly}{named.name}")
+
+    def _need(self, type_name: str, *needed: str | RelationStep) -> None:
+        """Note relations and steps whose `possible` variant is used."""
+        self.possible += [(type_name, each) for each in needed if (type_name, each) not in self.possible]
 
     def holds(
         self, type_name: str, relation: str, actor: ast.Term, on: ast.Variable | None, possible: bool
@@ -169,7 +175,7 @@ class _PolicyWriter:
     def _step_name(self, type_name: str, step: RelationStep, possible: bool) -> str:
         if not (possible and (type_name, step.name) in self.layout.uncertain_steps):
             return step.name
-        self.possible_steps[type_name, step] = None
+        self._need(type_name, step)
         return f"{self.layout.possibly}{step.name}"
 
     def _is_declared(self, type_name: str, step: RelationStep) -> bool:
@@ -266,20 +272,6 @@ class _PolicyWriter:
 
     # ---- possible ----------------------------------------------------------------------------------------------------
 
-    def what_is_possible(self) -> None:
-        """Write the rules of the `possible` variants that formulas use, until a fixpoint is reached."""
-        done: set[object] = set()
-        while True:
-            steps = [each for each in self.possible_steps if each not in done]
-            relations = [each for each in self.possible_relations if each not in done]
-            if not steps and not relations:
-                return
-            done.update(steps, relations)
-            for type_name, step in steps:
-                self._possible_step(self.blocks[type_name], step)
-            for type_name, relation in relations:
-                self._possible_relation(type_name, relation)
-
     def _possible_step(self, block: ResourceBlock, step: RelationStep) -> None:
         name, target = f"{self.layout.possibly}{step.name}", self.layout.types[step.target]
         if step.name in block.relations:
@@ -293,11 +285,11 @@ class _PolicyWriter:
             for condition in self.layout.conditions_of_steps.get((block.type.name, step), ())
         ]
 
-    def _possible_relation(self, type_name: str, name: str) -> None:
-        relation, block = self.layout.relations[type_name, name], self.blocks[type_name]
-        named = self.layout.relation_names[type_name, name]
-        if named.kind is RelationKind.RELATION:
-            return  # its steps have rules
+    def _possible_relation(self, block: ResourceBlock, name: str) -> None:
+        relation, named = (
+            self.layout.relations[block.type.name, name],
+            self.layout.relation_names[block.type.name, name],
+        )
         possible = f"{self.layout.possibly}{named.name}"
         block.permissions.append(possible)
         narrow, wide = self._ways(block.type, relation, False), self._ways(block.type, relation, True)

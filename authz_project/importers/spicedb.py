@@ -210,15 +210,8 @@ class _SchemaReader(LanguageReader):
 
 def _lines_of(comment: str) -> list[str]:
     """Return the lines of a comment without comment marks."""
-    if comment.startswith("//"):
-        return [comment.lstrip("/").strip()]
-    inner = comment.removeprefix("/*").removesuffix("*/").strip("*")
-    lines = [line.strip().lstrip("*").strip() for line in inner.split("\n")]
-    while lines and not lines[0]:
-        lines.pop(0)
-    while lines and not lines[-1]:
-        lines.pop()
-    return lines
+    inner = comment.lstrip("/") if comment.startswith("//") else comment.strip("/").strip("*")
+    return "\n".join(line.strip().lstrip("*").strip() for line in inner.split("\n")).strip("\n").split("\n")
 
 
 # ---- combining schemas --------------------------------------------------------------------------------------------
