@@ -310,35 +310,25 @@ class ScenarioWriter:
                 return [*context, *stand_in], [_assertion(expected, *self.facts.question(who, relation, thing))]
             case ir.ObjectList(subject, relation, type_name, expected):
                 who, stand_in = self.facts.asked(subject)
-                listed = [ir.Thing(type_name, each) for each in expected]
-                return [*context, *stand_in], [self._objects(who, relation, type_name, listed)]
+                predicate, args = self.facts.question(who, relation, ir.Thing(type_name, "any"))
+                listed = [self.facts.value(ir.Thing(type_name, each)) for each in expected]
+                place = 0 if predicate == "has_relation" else 2
+                return [*context, *stand_in], [_list_assertion(predicate, args, place, listed)]
             case ir.SubjectList():
                 return self._subjects(asked, context)
 
-    def _objects(self, who: Value, relation: str, type_name: str, expected: list[ir.Thing]) -> ast.Assertion:
-        predicate, args = self.facts.question(who, relation, ir.Thing(type_name, "any"))
-        place = 0 if predicate == "has_relation" else 2
-        return _list_assertion(predicate, args, place, [self.facts.value(each) for each in expected])
-
     def _subjects(self, asked: ir.SubjectList, context: list[Fact]) -> tuple[list[Fact], list[ast.Assertion]]:
-        if asked.subject_relation is None:
-            return context, self._plain_subjects(asked)
-        stand_ins = self._stand_ins(asked)
-        facts = [fact for who in stand_ins for fact in self.facts.asked(who)[1]]
-        values = [self.facts.asked(who)[0] for who in asked.expected]
-        any_one = Value(self.layout.userset_type, "any")
-        predicate, args = self.facts.question(any_one, asked.relation, asked.object)
-        return [*context, *facts], [_list_assertion(predicate, args, args.index(any_one), values)]
-
-    def _plain_subjects(self, asked: ir.SubjectList) -> list[ast.Assertion]:
         """Assert the list of subjects; if `user:*` may grant (which has no list), check each known subject instead."""
         if asked.type not in self.layout.types:
             raise NoEquivalent(f"type {asked.type} does not exist", is_wrong=True)
-        any_one = Value(self.layout.types[asked.type], "any")
+        is_plain = asked.subject_relation is None
+        any_one = Value(self.layout.types[asked.type] if is_plain else self.layout.userset_type, "any")
         predicate, args = self.facts.question(any_one, asked.relation, asked.object)
         place = args.index(any_one)
-        if not any(self.layout.public_types(*key) for key in self.layout.relations):
-            return [_list_assertion(predicate, args, place, [self.facts.value(each) for each in asked.expected])]
+        if not is_plain or not any(self.layout.public_types(*key) for key in self.layout.relations):
+            stand_ins = [fact for who in self._stand_ins(asked) for fact in self.facts.asked(who)[1]]
+            values = [self.facts.asked(who)[0] for who in asked.expected]
+            return [*context, *stand_ins], [_list_assertion(predicate, args, place, values)]
 
         def asserted(holds: bool, name: str) -> ast.Assertion:
             who = self.facts.value(ir.Who(asked.type, name))
@@ -348,10 +338,12 @@ class ScenarioWriter:
         expected = {each.id for each in asked.expected if not each.is_everybody}
         known = {each.subject.id for each in self.tuples if each.subject.type == asked.type} - {"*"}
         named = sorted(expected | (set() if everybody else known))
-        return [asserted(everybody, ANYBODY), *(asserted(name in expected, name) for name in named)]
+        return context, [asserted(everybody, ANYBODY), *(asserted(name in expected, name) for name in named)]
 
     def _stand_ins(self, asked: ir.SubjectList) -> list[ir.Who]:
-        """Return all usersets of the requested kind, for objects that appear in tuples."""
+        """Return all usersets of the requested kind, for objects that appear in tuples; none if it is a plain one."""
+        if asked.subject_relation is None:
+            return []
         ids = {each.object.id for each in self.tuples if each.object.type == asked.type}
         ids |= {each.subject.id for each in self.tuples if each.subject.type == asked.type} - {"*"}
         ids |= {each.id for each in asked.expected} | ({asked.object.id} if asked.object.type == asked.type else set())
