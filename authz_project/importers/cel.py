@@ -41,7 +41,7 @@ _TYPES = {
 _EMPTY = {True: Value(STRING, "empty"), False: Value(BOOLEAN, "false")}  # by whether it is a list of bools
 _LONGEST_TEXT = 200  # of a duration's text
 _LONGEST_DURATION = 9_223_372_036  # seconds; more would overflow 64 bits of nanoseconds
-_INTEGER = re.compile(r"[+-]?[0-9]+")
+_INTEGER, _DECIMAL = re.compile(r"[+-]?[0-9]+"), re.compile(r"[-+.0-9eE]+")
 _MOST_EXACT = 2**53  # of a number in JSON, which the original reads as a float
 _MOST_DIGITS = 20
 _FIRST_TIME, _LAST_TIME = -62_135_596_800, 253_402_300_799  # from year 1 to 9999
@@ -141,10 +141,8 @@ def _number(type_name: str, raw: object) -> int:
             return _WRITTEN[type_name](raw)
         if isinstance(raw, bool) or not isinstance(raw, int | float | str):
             raise NoEquivalent(f"{raw!r} is not a number")
-        if type_name != "double" and isinstance(raw, str) and not _INTEGER.fullmatch(raw):
-            raise NoEquivalent(f"{raw!r} is not a whole number")
-        if isinstance(raw, str) and not re.fullmatch(r"[-+.0-9eE]+", raw):
-            raise NoEquivalent(f"{raw!r} is not a number")
+        if isinstance(raw, str) and not (_DECIMAL if type_name == "double" else _INTEGER).fullmatch(raw):
+            raise NoEquivalent(f"{raw!r} is not a {'' if type_name == 'double' else 'whole '}number")
         if not isinstance(raw, str) and abs(raw) > _MOST_EXACT:
             raise NoEquivalent(f"{raw!r} is not exact in JSON; write it as a string")
         number = Decimal(str(raw))

@@ -86,7 +86,7 @@ def _separated(
         return ir.ModelRelation(name, ir.Direct(), subjects, place=relation.place)
 
     if not relation.subjects:
-        return [replace(relation, expression=_without_direct(relation.expression), is_permission=True)]
+        return [_following(relation, ir.Union(()))]
     key, found = (type_name, relation.name), list[ir.ModelRelation]()
     if key in followed:  # its tuples to objects are separated from usersets and rules
         plain = tuple(each for each in relation.subjects if _is_plain(each))
@@ -98,24 +98,22 @@ def _separated(
             found.append(stored(plain))
             apart.moved[*key, True] = name = found[0].name
             apart.leading.add((type_name, name))
-            relation = _following(relation, name, others)
+            relation = _following(relation, ir.Computed(name), others)
     if not relation.subjects or any(map(ir.is_direct, ir.alternatives(relation.expression))):
         return [*found, relation]
     own = stored(relation.subjects)
     apart.moved[*key, False] = own.name
     apart.moved.setdefault((*key, True), own.name)
-    return [*found, own, _following(relation, own.name)]
+    return [*found, own, _following(relation, ir.Computed(own.name))]
 
 
-def _following(relation: ir.ModelRelation, name: str, left: tuple[ir.Subject, ...] = ()) -> ir.ModelRelation:
-    """Return the relation with another in place of its own tuples, except those with the subjects that are left."""
-    instead = ir.Union((ir.Computed(name), ir.Direct())) if left else ir.Computed(name)
+def _following(
+    relation: ir.ModelRelation, instead: ir.Expression, left: tuple[ir.Subject, ...] = ()
+) -> ir.ModelRelation:
+    """Return the relation with an expression in place of its own tuples, except those whose subjects are left."""
+    instead = ir.Union((instead, ir.Direct())) if left else instead
     expression = ir.changed(relation.expression, lambda part: instead if ir.is_direct(part) else part)
     return replace(relation, expression=expression, subjects=left, is_permission=not left)
-
-
-def _without_direct(expression: ir.Expression) -> ir.Expression:
-    return ir.changed(expression, lambda part: ir.Union(()) if ir.is_direct(part) else part)
 
 
 def _is_plain(subject: ir.Subject) -> bool:

@@ -268,14 +268,12 @@ def model_of_files(parts: Iterable[ModelPart]) -> ir.Model:
     missing = (each for each in extensions if each.name not in types)
     ir.refuse(ir.Fault(each.place, f"type {each.name} does not exist, so it cannot be extended") for each in missing)
     for each in extensions:
-        types[each.name] = _extended(types[each.name], each)
+        type_ = types[each.name]
+        relations, comment = type_.relations + each.relations, type_.comment + each.comment
+        types[each.name] = replace(type_, relations=relations, comment=comment)
     model = ir.Model(tuple(types.values()), conditions, tuple(line for part in parts for line in part.comment))
     ir.refuse(ir.faults_of(model, _WORDS))
     return model
-
-
-def _extended(type_: ir.Type, by: ir.Type) -> ir.Type:
-    return replace(type_, relations=type_.relations + by.relations, comment=type_.comment + by.comment)
 
 
 # ---- tuples -------------------------------------------------------------------------------------------------------
@@ -407,11 +405,9 @@ def _tuples(raw: files.Located) -> tuple[ir.Tuple, ...]:
 
 def _test(raw: Any, place: ir.Place) -> ir.Scenario:
     raw = files.mapping_of(raw, place, "a test", _KNOWN_OF_TEST)
-    asked: list[ir.ModelExpectation] = [
-        *(one for each in raw.listed("check") for one in _checks(each, raw.place)),
-        *(one for each in raw.listed("list_objects") for one in _objects(each, raw.place)),
-        *(one for each in raw.listed("list_users") for one in _users(each, raw.place)),
-    ]
+    asked: list[ir.ModelExpectation] = []
+    for key, read in (("check", _checks), ("list_objects", _objects), ("list_users", _users)):
+        asked += (one for each in raw.listed(key) for one in read(each, raw.place))
     name = str(raw.get("name") or "test")
     return ir.Scenario(name, _tuples(raw), tuple(asked), raw.place)
 
