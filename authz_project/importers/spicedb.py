@@ -9,18 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple, TypeVar
 
-from authz_project.importers import ir
-from authz_project.importers.files import (
-    Grammar,
-    Located,
-    NotParsed,
-    SyntaxTree,
-    mapping_of,
-    neighbour_file,
-    place_in,
-    read_yaml,
-    value_of_json,
-)
+from authz_project.importers import files, ir
 from authz_project.importers.language import FILE, LanguageReader, path_of
 from policy.files import Unreadable, text_of_file
 from policy.language.source import Source
@@ -58,7 +47,7 @@ class SchemaText:
     imports: tuple[IncludedName, ...]
 
 
-_GRAMMAR = Grammar(
+_GRAMMAR = files.Grammar(
     r"""
     start: (type | condition | partial | import | use | ";")*
     type: "definition" path _members
@@ -113,16 +102,16 @@ def parse(source: Source) -> SchemaText:
     return _SchemaReader(source).read()
 
 
-def tree_of(source: Source) -> SyntaxTree:
+def tree_of(source: Source) -> files.SyntaxTree:
     try:
         return _GRAMMAR.parse(source.text)
-    except NotParsed as reason:
+    except files.NotParsed as reason:
         message = reason.message
         if source.text.startswith("/*", reason.at):
             message = "unterminated comment; close it with `*/`"
         elif reason.found in ("_ARROW", "_DOT"):
             message = "arrows cannot be chained; declare a permission on the type in between, and use that"
-        raise ir.wrong(place_in(source, reason.at), message) from None
+        raise ir.wrong(files.place_in(source, reason.at), message) from None
 
 
 class _SchemaReader(LanguageReader):
@@ -147,14 +136,14 @@ class _SchemaReader(LanguageReader):
                     read["type"].append(self._definition(each))
         return SchemaText(self.comment(FILE), *map(tuple, read.values()))
 
-    def _first_blank_line(self, tree: SyntaxTree) -> list[int]:
+    def _first_blank_line(self, tree: files.SyntaxTree) -> list[int]:
         """Return where the first blank line is: comments above it describe the file."""
         text = self.source.text
         start, first = len(text) - len(text.lstrip()), tree.children[0].meta.start_pos if tree.children else len(text)
         free = re.compile(r"\n[ \t\r]*\n").search(text, start, first)
         return [free.start()] if free else []
 
-    def _use(self, tree: SyntaxTree, is_late: bool) -> None:
+    def _use(self, tree: files.SyntaxTree, is_late: bool) -> None:
         (flag,) = tree.children
         if flag not in _FLAGS:
             known = ", ".join(_FLAGS)
@@ -165,12 +154,12 @@ class _SchemaReader(LanguageReader):
 
     # ---- definitions ------------------------------------------------------------------------------------------------
 
-    def _definition(self, tree: SyntaxTree) -> Definition:
+    def _definition(self, tree: files.SyntaxTree) -> Definition:
         path, _, *members = tree.children
         read, comment = tuple(map(self._member, members)), self.comment(tree.meta.start_pos)
         return Definition(path_of(path), read, tree.data == "partial", comment, self.place(tree))
 
-    def _member(self, tree: SyntaxTree) -> ir.ModelRelation | IncludedName:
+    def _member(self, tree: files.SyntaxTree) -> ir.ModelRelation | IncludedName:
         place = self.place(tree)
         if tree.data == "named":
             return IncludedName(path_of(tree.children[0]), place)
@@ -181,7 +170,7 @@ class _SchemaReader(LanguageReader):
         subjects = tuple(map(self._subject, parts))
         return ir.ModelRelation(str(name), ir.Direct(place), subjects, False, comment, place)
 
-    def _subject(self, tree: SyntaxTree) -> ir.Subject:
+    def _subject(self, tree: files.SyntaxTree) -> ir.Subject:
         *_, given, and_, end = tree.children
         condition, expires = path_of(given) if given else None, False
         if "expiration" in self.flags and condition == "expiration":
@@ -194,7 +183,7 @@ class _SchemaReader(LanguageReader):
             expires = True
         return self.subject(tree, condition, expires)
 
-    def expression(self, tree: SyntaxTree) -> ir.Expression:
+    def expression(self, tree: files.SyntaxTree) -> ir.Expression:
         """Convert an expression. `-` has the lowest precedence, then `&`, then `+`."""
         match tree.data, tree.children:
             case "computed", ["nil"]:
@@ -297,7 +286,7 @@ def lines_of(source: Source) -> Iterator[tuple[str, ir.Place]]:
     for found in re.finditer(r"[^\n]+", source.text):
         text = found[0].strip(" \t\r\f\v\ufeff")
         if text and not text.startswith("//"):
-            yield text, place_in(source, found.start() + found[0].find(text))
+            yield text, files.place_in(source, found.start() + found[0].find(text))
 
 
 def relationship_of(text: str, place: ir.Place) -> ir.Tuple:
@@ -328,7 +317,7 @@ def permission_of(text: str, place: ir.Place) -> tuple[ir.Thing, str]:
 def context_of(text: str, place: ir.Place) -> ir.ContextValues:
     """Parse names and values written as JSON."""
     try:
-        context = value_of_json(text)
+        context = files.value_of_json(text)
     except ValueError as reason:
         raise ir.wrong(place, f"`{text}` is not valid JSON: {reason}") from None
     if not isinstance(context, dict):
@@ -395,7 +384,9 @@ def _expected_subject(text: str, place: ir.Place) -> ExpectedSubject:
     return ExpectedSubject(subject_of(found["subject"], place), bool(found["caveated"]), excepted, place)
 
 
-def _listed(validation: Located, name: str, passed: frozenset[SubjectKind]) -> list[ir.ExpectedCheck | ir.SubjectList]:
+def _listed(
+    validation: files.Located, name: str, passed: frozenset[SubjectKind]
+) -> list[ir.ExpectedCheck | ir.SubjectList]:
     """Return lists of exactly these subjects per type, and single checks where lists are not exact.
 
     If a wildcard has exclusions, each of these subjects is checked. Otherwise a list contains usersets from
@@ -428,20 +419,20 @@ _YAML = (".yaml", ".yml")
 
 
 def imported(schema: Path | str, others: Sequence[Path | str] = ()) -> ir.Imported:
-    """Read the files. Raise `ImportRejected` with all errors."""
-    files = _Files()
+    """Read the found. Raise `ImportRejected` with all errors."""
+    found = _Files()
     try:
-        files.read(Path(schema), is_first=True)
+        found.read(Path(schema), is_first=True)
         for each in others:
-            files.read(Path(each), is_first=False)
+            found.read(Path(each), is_first=False)
     except ir.ImportRejected as reason:
-        files.faults += reason.faults
-    ir.refuse(files.faults)
-    model = model_of(files.texts)
+        found.faults += reason.faults
+    ir.refuse(found.faults)
+    model = model_of(found.texts)
     passed = passed_through(model)
-    scenarios = [files.scenario(name, parts, passed) for name, parts in files.validations]
-    ir.refuse(files.faults)
-    return ir.Imported(model, tuple(files.tuples), tuple(each for each in scenarios if each.expectations))
+    scenarios = [found.scenario(name, parts, passed) for name, parts in found.validations]
+    ir.refuse(found.faults)
+    return ir.Imported(model, tuple(found.tuples), tuple(each for each in scenarios if each.expectations))
 
 
 class _Files:
@@ -449,7 +440,7 @@ class _Files:
 
     def __init__(self) -> None:
         self.tuples: list[ir.Tuple] = []
-        self.validations: list[tuple[str, Located]] = []  # by the names of their tests
+        self.validations: list[tuple[str, files.Located]] = []  # by the names of their tests
         self.texts: list[SchemaText] = []
         self.faults: list[ir.Fault] = []
         self._imported: set[Path] = set()
@@ -458,8 +449,8 @@ class _Files:
         """Read a file; the first one has the schema, or names it."""
         source = _source(path)
         if path.suffix in _YAML:
-            raw = read_yaml(source.text, source.filename)
-            parts = mapping_of(raw, ir.Place(source.filename), "a validation file", _KNOWN)
+            raw = files.read_yaml(source.text, source.filename)
+            parts = files.mapping_of(raw, ir.Place(source.filename), "a validation file", _KNOWN)
             self.validations.append((path.stem, parts))
             if is_first:
                 self._schema_of(parts, path)
@@ -472,7 +463,7 @@ class _Files:
     def _relationships(self, source: Source) -> None:
         self.tuples += converted(relationship_of, lines_of(source), self.faults)
 
-    def scenario(self, name: str, parts: Located, passed: frozenset[SubjectKind]) -> ir.Scenario:
+    def scenario(self, name: str, parts: files.Located, passed: frozenset[SubjectKind]) -> ir.Scenario:
         """Return the expectations of a validation file as a test."""
         asserted, validation = parts.mapping("assertions"), parts.mapping("validation")
         asserted.check_keys(_EXPECTED)
@@ -490,14 +481,18 @@ class _Files:
 
     def _import(self, named: IncludedName, folder: Path) -> None:
         relative = PurePosixPath(named.name)
-        path = None if relative.is_absolute() or ".." in relative.parts else neighbour_file(folder / "this", named.name)
+        path = (
+            None
+            if relative.is_absolute() or ".." in relative.parts
+            else files.neighbour_file(folder / "this", named.name)
+        )
         if path is None:
             raise ir.wrong(named.place, f"`{named.name}` is not a file below the folder of this one; move it there")
         if path not in self._imported:
             self._imported.add(path)
             self._schema(_source(path, named.place), path.parent)
 
-    def _schema_of(self, parts: Located, path: Path) -> None:
+    def _schema_of(self, parts: files.Located, path: Path) -> None:
         name, place, has_schema = (
             parts.text("schemaFile"),
             parts.place_of("schemaFile"),
@@ -508,7 +503,7 @@ class _Files:
         if has_schema:
             self._schema(parts.source_of("schema"), path.parent)
         elif name:
-            named = neighbour_file(path, name)
+            named = files.neighbour_file(path, name)
             if named is None:
                 fault = f"`{name}` is not a file below this folder; name the schema in the command, first"
                 raise ir.wrong(place, fault)

@@ -178,6 +178,12 @@ definition album { ...shared
     assert [relation.name for relation in found.model.types[1].relations] == ["owner", "manage", "guest", "view"]
 
 
+def test_partials_may_include_many_others(read):
+    partials = "\n".join(f"partial p{each} {{ ...p{each + 1} }}" for each in range(2500))
+    found = read(f"{partials}\npartial p2500 {{ relation owner: d }}\ndefinition d {{ ...p0 }}")
+    assert [relation.name for relation in found.model.types[0].relations] == ["owner"]
+
+
 def test_imports_are_relative_and_once(read, tmp_path):
     (tmp_path / "shop").mkdir()
     (tmp_path / "shop" / "people.zed").write_text("definition user {}")

@@ -124,7 +124,7 @@ class Command(ServiceCommand):
             raise CommandError(f"{counted(len(reason.faults), 'problem')} found. Nothing was imported.") from None
         except PolicyRejected as reason:
             raise CommandError(f"The converted policy is not valid: {reason}") from None
-        except RecursionError:  # such as hundreds of partials in one another, or of values in a sum
+        except RecursionError:  # such as a sum of hundreds of values
             raise CommandError("The model is nested too deeply; split what is long. Nothing was imported.") from None
 
     def tell(self, engine: str, imported: Imported, found: Carried, report: ImportReport) -> None:
