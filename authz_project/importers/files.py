@@ -28,10 +28,9 @@ _WORDS = ("yes", "no", "on", "off")
 
 
 class YamlBlock(NamedTuple):
-    """The lines of a text below its key, at the same places as in the file; unless `is_literal`, YAML joins them."""
+    """The lines of a text below its key, at the same places as in the file; YAML may join them."""
 
     text: str
-    is_literal: bool
     place: ir.Place
 
 
@@ -68,10 +67,10 @@ class Located(dict[str, Any]):
     def text(self, key: str) -> str:
         return self._value(key, str, "a string") or ""
 
-    def source_of(self, key: str, as_lines: bool = False) -> Source:
-        """Return a text, with places of the file if it is a block of lines, or with `as_lines` read as one."""
+    def source_of(self, key: str) -> Source:
+        """Return a text, with places of the file if it is a block whose lines are not joined."""
         text, block = self.text(key), self.blocks.get(key)
-        if block and (block.is_literal or as_lines):
+        if block and _lines(block.text) == _lines(text):
             return Source(block.text, self.place.file)
         return Source(text, f"{self.place.file} ({key})")
 
@@ -107,6 +106,10 @@ def mapping_of(raw: Any, place: ir.Place, what: str, known: Sequence[str]) -> Lo
         raise ir.wrong(place, f"expected {what}: a mapping")
     raw.check_keys(known)
     return raw
+
+
+def _lines(text: str) -> list[str]:
+    return [line.strip() for line in text.split("\n") if line.strip()]
 
 
 class _Types(yaml.SafeLoader):
@@ -150,7 +153,7 @@ class _PlacedReader(YamlReader):
         lines = [line if line[:least].isspace() else "" for line in self.lines[first : value.end_mark.line + 1]]
         column = min((len(line) - len(line.lstrip(" ")) for line in lines if line.strip()), default=0)
         text = "\n".join([*[""] * first, *lines])
-        return YamlBlock(text, value.style == "|", ir.Place(self.file, first + 1, column + 1))
+        return YamlBlock(text, ir.Place(self.file, first + 1, column + 1))
 
     def place(self, event: Any) -> ir.Place:
         return ir.Place(self.file, event.start_mark.line + 1, event.start_mark.column + 1)

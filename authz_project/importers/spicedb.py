@@ -454,7 +454,7 @@ class _Files:
             self.validations.append((path.stem, parts))
             if is_first:
                 self._schema_of(parts, path)
-            self._relationships(parts.source_of("relationships", as_lines=True))
+            self._relationships(parts.source_of("relationships"))
         elif is_first:
             self._schema(source, path.parent)
         else:

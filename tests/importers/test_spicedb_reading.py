@@ -347,6 +347,15 @@ validation:
     assert [each.place.line for each in scenario.expectations] == [11, 13, 15, 20, 17, 22, 22]
 
 
+def test_relationships_that_yaml_joins_are_one_line(problems):
+    """As they are there, where this file is not accepted."""
+    said = problems(
+        "schema: 'definition d { relation a: d }'\nrelationships: >-\n  d:1#a@d:2\n  d:1#a@d:3\n", name="x.yaml"
+    )
+    (fault,) = said
+    assert fault.startswith("x.yaml (relationships):1:1: `d:1#a@d:2 d:1#a@d:3` is not a relationship")
+
+
 def test_a_schema_in_a_file_of_its_own(read, tmp_path):
     (tmp_path / "own.zed").write_text("definition user {}")
     assert [each.name for each in read("schemaFile: ./own.zed", name="x.yml").model.types] == ["user"]
