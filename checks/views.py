@@ -305,8 +305,8 @@ class _WaitingRequest(NamedTuple):
     parts: spans.Parts | None
 
 
-_Place = tuple[str, int, str]  # a space, an environment and a key
-_together: dict[_Place, list[_WaitingRequest]] = {}  # where a thread confirms answers
+_KeyInSpace = tuple[str, int, str]  # a space, an environment and a key
+_together: dict[_KeyInSpace, list[_WaitingRequest]] = {}  # where a thread confirms answers
 _joining = Lock()
 
 
@@ -333,7 +333,7 @@ def confirm_together(who: Caller, key: CacheKey, request: Request, respond: Resp
     return True
 
 
-def _confirm_all(who: Caller, place: _Place) -> None:
+def _confirm_all(who: Caller, place: _KeyInSpace) -> None:
     """Confirm the answers that wait in a place until there is none."""
     until = monotonic() + _LONGEST
     try:
@@ -351,7 +351,7 @@ def _confirm_all(who: Caller, place: _Place) -> None:
             _finish(rest.pop(), None)
 
 
-def _taken(place: _Place) -> list[_WaitingRequest]:
+def _taken(place: _KeyInSpace) -> list[_WaitingRequest]:
     with _joining:
         group, _together[place] = _together[place], []
     return group
