@@ -121,9 +121,9 @@ def turn(side: Served, clients: Clients, requests: list[Request], seconds: float
 
 
 def used(*processes: psutil.Process | None) -> float:
-    """Seconds of a processor, by processes and those that they started."""
+    """Seconds of a processor, by processes and those that they started, also where these have ended."""
     all_of = [part for each in processes if each for part in (each, *each.children(recursive=True))]
-    return sum(sum(each.cpu_times()[:2]) for each in all_of)
+    return sum(sum(each.cpu_times()[:4]) for each in all_of)
 
 
 # ---- showing --------------------------------------------------------------------------------------------------------
