@@ -313,7 +313,8 @@ class _Mover:
 def _columns(table: str) -> list[str]:
     """Return the columns that the table has in this space."""
     with connection.cursor() as cursor:
-        return [column.name for column in connection.introspection.get_table_description(cursor, table)]
+        cursor.execute(f"SELECT * FROM {table} LIMIT 0")
+        return [column.name for column in cursor.description or ()]
 
 
 def remove(environment_id: int) -> None:
