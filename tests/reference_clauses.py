@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 from policy.language import ast
 from policy.values import ACTOR, RESOURCE, STRING, Value
@@ -13,16 +13,24 @@ from policy.values import ACTOR, RESOURCE, STRING, Value
 # ---- walking the tree -------------------------------------------------------------------------------------
 
 
+@cache
+def parts(kind: type) -> tuple[str, ...] | None:
+    return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else None
+
+
 def children(node: object) -> tuple[object, ...]:
-    if is_dataclass(node):
-        return tuple(getattr(node, field.name) for field in fields(node))
+    names_of_parts = parts(type(node))
+    if names_of_parts is not None:
+        return tuple([getattr(node, name) for name in names_of_parts])
     return node if isinstance(node, tuple) else ()
 
 
 def nodes(node: object) -> Iterator[object]:
-    yield node
-    for child in children(node):
-        yield from nodes(child)
+    """Yield a node and all below it, each before its own."""
+    waiting = [node]
+    while waiting:
+        yield (first := waiting.pop())
+        waiting += reversed(children(first))
 
 
 def names(thing: object) -> frozenset[str]:
