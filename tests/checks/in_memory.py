@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from checks.asking.ask import LiveSession
 from checks.asking.question import Page, Question, inline_rows
@@ -26,6 +27,7 @@ CREATE INDEX by_a1 ON authz_fact (sig, a1, a2, a0);
 CREATE INDEX by_a2 ON authz_fact (sig, a2, a1, a0);
 """
 NOW = 1_000_000
+program_of = lru_cache(100)(compile_text)  # many engines are made of one policy, and nothing changes a program
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class Known:
 
 class Engine:
     def __init__(self, policy: str, dialect: Dialect | None = None, patience: float = 0):
-        self.rules = RuleSet(compile_text(policy), patience=patience)
+        self.rules = RuleSet(program_of(policy), patience=patience)
         self.dialect = dialect or SQLite()
         self.is_narrow: IsNarrow = nowhere
         self.numbers: dict[Signature, int] = {}
