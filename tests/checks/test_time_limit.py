@@ -36,13 +36,13 @@ def slow(api, settings):
 
 
 @contextmanager
-def endless(api: Api, settings, seconds: int) -> Iterator[None]:
+def endless(api: Api, settings, seconds: float) -> Iterator[None]:
     """Have one that takes for ever to decide, with a limit meanwhile."""
     publish(api, SLOW)
     store(api, *NUMBERS, fact("likes", "User:ann", "Doc:d"))
     settings.STATEMENT_TIMEOUT = seconds
     if connection.vendor == "postgresql":
-        limit(str(1000 * seconds))
+        limit(str(int(1000 * seconds)))
     yield
     if connection.vendor == "postgresql":
         limit("DEFAULT")
