@@ -65,7 +65,9 @@ def test_a_question_that_is_too_hard_fails_alone(kind):
 
 @on_each
 def test_what_is_repeated_leaves_nothing(kind):
-    shares = {"cut bodies": 0.3, "policies": 0.5, "context facts": 0.2, "polls": 0.3}
+    shares = {"policies": 0.5, "context facts": 0.2, "polls": 0.3}
+    if kind == "sqlite":
+        shares["cut bodies"] = 0.3  # which no database is asked about
     with world(kind) as place, growth.measured(place) as running:
         for what, share in shares.items():
             assert [each for each in growth.marks(growth.grown(running, what, share, 3)) if not each.is_met] == [], what
