@@ -71,8 +71,7 @@ def compiled(
     if queryset.db != connection.alias:
         raise BindingRejected(text, f"its model is in the database `{queryset.db}`; facts are in `{connection.alias}`")
     query = queryset.query.clone()
-    if not query.is_sliced:
-        query.clear_ordering(force=True)
+    query.clear_ordering()  # unless it decides on the rows
     compiler = query.get_compiler(connection=connection, elide_empty=False)
     sql, params = compiler.as_sql(with_col_aliases=True)
     select = compiler.select
@@ -193,24 +192,30 @@ def kind_of_values(expression: Any) -> IdKind | None:
     kind = kind_of(expression.output_field, isinstance(expression, Col))
     if kind is not IdKind.TEXT:
         return kind
-    column = expression.target.model._meta.db_table, expression.target.column
-    return IdKind.COLLATED if column in _collated(registry.version) else kind
+    loose = _loose_columns(registry.version, expression.target.model._meta.db_table)
+    return IdKind.COLLATED if expression.target.column in loose else kind
 
 
-@lru_cache(maxsize=1)
-def _collated(version: int) -> frozenset[tuple[str, str]]:
-    """Return tables and columns to which PostgreSQL gives a collation that treats different texts as equal.
+@lru_cache(maxsize=256)
+def _loose_columns(version: int, table: str) -> frozenset[str]:
+    """Return the columns of a table in which different texts may be equal, by their types or collations.
 
-    A model may not know of it, and the collation of its `db_collation` may be another one than this.
+    The model may not know of it: it may have another collation, or be a guess at a table that was there before.
     """
-    if connection.vendor != "postgresql":  # SQLite is told to compare bytes
-        return frozenset()
     with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT relname, attname FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid"
-            " JOIN pg_collation ON pg_collation.oid = attcollation WHERE NOT collisdeterministic AND attnum > 0"
-        )
-        return frozenset(cursor.fetchall())
+        is_sqlite = connection.vendor == "sqlite"
+        cursor.execute(_LOOSE[connection.vendor], [table if is_sqlite else connection.ops.quote_name(table)])
+        return frozenset(name for (name,) in cursor.fetchall())
+
+
+_LOOSE = {
+    "postgresql": "SELECT attname FROM pg_attribute LEFT JOIN pg_collation ON pg_collation.oid = attcollation"
+    " WHERE attrelid = to_regclass(%s) AND attnum > 0"
+    " AND (NOT collisdeterministic OR atttypid NOT IN ('text'::regtype, 'varchar'::regtype))",
+    # By its rules of affinity; it is told to compare bytes, whatever the collation.
+    "sqlite": "SELECT name FROM pragma_table_xinfo(%s) WHERE type LIKE '%%int%%'"
+    " OR NOT (type LIKE '%%char%%' OR type LIKE '%%clob%%' OR type LIKE '%%text%%')",
+}
 
 
 def kind_of(field: Field[Any, Any], is_column: bool = True) -> IdKind | None:
