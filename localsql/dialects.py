@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from checks.engine.sql.text import MOST_ARMS, Text, joined, lateral_step
 from localsql.errors import OtherSpelling, TooLargeStatement
-from policy.values import BOOLEAN
+from policy.values import BOOLEAN, INTEGER
 
 # ---- families -----------------------------------------------------------------------------------------------------
 # Families of SQL types: how columns are compared, and which values they can contain.
@@ -55,22 +55,6 @@ def family_of(sql_type: str) -> Family:
 
 
 # ---- values ------------------------------------------------------------------------------------------------
-
-
-def is_possible(value: str, family: Family) -> bool:
-    """Return whether a column of the family can contain the value. No fact has an empty id, so nothing equals it.
-
-    An id is the text that a column displays. Raise `OtherSpelling` if the database would treat the value as equal to
-    another id (`007` in a numeric column, an upper-case uuid), because policies distinguish the two.
-    """
-    if not value or "\0" in value:
-        return False
-    if family not in _READERS:
-        return True
-    shown = _READERS[family](value.strip(_SPACE))
-    if shown is not None and shown != value:
-        raise OtherSpelling(value, shown, family.value)
-    return shown is not None
 
 
 def _integer(text: str) -> str | None:
@@ -127,29 +111,12 @@ _TRUTHS = {
 }
 
 
-# ---- values -> SQL literals: `literal` is the only place where a value becomes part of a statement ----------------
+# ---- values -> SQL literals: `Dialect.constant` is the only place where a value becomes part of a statement ---------
 # The text must survive what client libraries do to SQL: some take `:x`, `%s`, `?`, `$1` or `@x` inside quotes for
 # placeholders, and the meaning of backslashes depends on configuration. So values with anything but plain characters
 # are written with escapes.
 
 _PLAIN = re.compile(r"[A-Za-z0-9_.,/+=~ ()\[\]|<>-]*", re.ASCII)
-
-
-def literal(value: str, family: Family, escape: Callable[[str], str]) -> str | None:
-    """Return the value as a literal of the family; None if no column of the family can equal it.
-
-    `escape` formats texts that are not plain, in the dialect.
-    """
-    if not is_possible(value, family):
-        return None
-    match family:
-        case Family.INTEGER | Family.NUMERIC:
-            return value
-        case Family.BOOLEAN:
-            return value.upper()
-        case Family.UUID:
-            return f"CAST('{value}' AS uuid)"
-    return text_literal(value, escape)
 
 
 def text_literal(value: str, escape: Callable[[str], str]) -> str:
@@ -250,12 +217,40 @@ class Dialect:
 
     # ---- values ------------------------------------------------------------------------------------------------
 
+    def is_possible(self, value: str, family: Family) -> bool:
+        """Return whether a column of the family can contain the value. No fact has an empty id, so nothing equals it.
+
+        An id is the text that a column displays. Raise `OtherSpelling` if the database would treat the value as equal
+        to another id (`007` in a numeric column, an upper-case uuid), because policies distinguish the two.
+        """
+        if not value or "\0" in value:
+            return False
+        shown = self._displayed(value, family) if family in _READERS else value
+        if shown is not None and shown != value:
+            raise OtherSpelling(value, shown, family.value)
+        return shown is not None
+
+    def _displayed(self, value: str, family: Family) -> str | None:
+        """Return what a column of the family displays instead of the value; None if it cannot contain it."""
+        return _READERS[family](value.strip(_SPACE))
+
     def escaped(self, value: str) -> str:
+        """Return a text that is not plain as a literal."""
         raise NotImplementedError
 
     def constant(self, value: str, family: Family) -> str | None:
         """Return the value in normal form; None if nothing of the family can equal it."""
-        return literal(value, family, self.escaped)
+        return self._literal(value, family) if self.is_possible(value, family) else None
+
+    def _literal(self, value: str, family: Family) -> str:
+        match family:
+            case Family.INTEGER | Family.NUMERIC:
+                return value
+            case Family.BOOLEAN:
+                return value.upper()
+            case Family.UUID:
+                return f"CAST('{value}' AS uuid)"
+        return text_literal(value, self.escaped)
 
     def constants(self, values: Iterable[str], family: Family) -> list[str]:
         """Return, in normal form, the values that something of the family can equal."""
@@ -266,11 +261,21 @@ class Dialect:
 
     # ---- comparisons ---------------------------------------------------------------------------------------------
 
-    def is_id(self, side: Typed, is_not_null: bool = False) -> str:
-        """Return the test that a column has an id: no NULL, no empty text, and not `*`; empty if all of it is known."""
+    def is_id(self, side: Typed, type_name: str, is_not_null: bool = False) -> str:
+        """Return the test that a column has an id of the type; empty if all of it is known.
+
+        It is no NULL, no empty text, and not `*`; of an Integer a whole number, and of a Boolean a truth value.
+        """
+        if type_name == INTEGER and side.family != Family.INTEGER:
+            return self._is_whole(side)
+        if side.family not in NATIVE and type_name == BOOLEAN:
+            return _one_of(self.text(side), self.constants(("true", "false"), Family.TEXT)) or ""
         if side.family not in NATIVE:
             return f"{self.text(side)} NOT IN ({self.no_ids})"
         return "" if is_not_null else f"{side.sql} IS NOT NULL"
+
+    def _is_whole(self, side: Typed) -> str:
+        return f"{self.number(side)} IS NOT NULL"
 
     def text(self, side: Typed) -> str:
         """Return the expression as text in normal form."""
@@ -295,7 +300,7 @@ class Dialect:
         """Return the test that the expression is one of the values; None if it cannot be."""
         if side.family not in NATIVE:
             return _one_of(self.text(side), self.constants(values, Family.TEXT))
-        possible = [each for each in values if is_possible(each, side.family)]
+        possible = [each for each in values if self.is_possible(each, side.family)]
         return self._many(side, possible) or _one_of(side.sql, self.constants(possible, side.family))
 
     def _many(self, side: Typed, values: list[str]) -> str | None:
@@ -353,8 +358,16 @@ class PostgreSQL(Dialect):
         is_loose = re.match(r"(n|national )?char(acter)?(?! varying)\b|citext\b|bpchar\b", sql_type.lower())
         return Family.UNKNOWN if is_loose else super().family(sql_type)
 
+    def _displayed(self, value: str, family: Family) -> str | None:
+        special = _NO_NUMBERS.get(value.strip(_SPACE).lower()) if family == Family.NUMERIC else None
+        return special or super()._displayed(value, family)
+
     def escaped(self, value: str) -> str:
         return unicode_escapes(value)
+
+    def _literal(self, value: str, family: Family) -> str:
+        is_special = family == Family.NUMERIC and value in _NO_NUMBERS.values()
+        return f"CAST('{value}' AS numeric)" if is_special else super()._literal(value, family)
 
     def text(self, side: Typed) -> str:
         # For text and varchar, the cast does nothing, so indexes can be used; for other types it is exact. A column's
@@ -369,9 +382,13 @@ class PostgreSQL(Dialect):
             return None
         return f"{side.sql} = ANY(CAST('{{{','.join(values)}}}' AS bigint[]))"
 
+    def _is_whole(self, side: Typed) -> str:
+        in_range = f"{self.number(side)} BETWEEN {-(2**63)} AND {2**63 - 1}"
+        return f"{in_range} AND {side.sql} = trunc({side.sql})" if side.family == Family.NUMERIC else in_range
+
     def _parsed_number(self, text: str, family: Family) -> str:
         whole = "0|-?[1-9][0-9]*"
-        pattern = whole if family == Family.INTEGER else rf"{whole}|-?(0|[1-9][0-9]*)\.[0-9]*[1-9]"
+        pattern = whole if family == Family.INTEGER else rf"{whole}|-?(0|[1-9][0-9]*)\.[0-9]*[1-9]|NaN|-?Infinity"
         is_number = f"length({text}) <= {_LONGEST} AND {text} ~ {text_literal(f'^({pattern})$', self.escaped)}"
         return f"(CASE WHEN {is_number} THEN CAST({text} AS numeric) END)"
 
@@ -387,6 +404,12 @@ class PostgreSQL(Dialect):
 
     def steps(self, name: str, row: str, columns: list[str], arms: list[Text]) -> list[Text]:
         return lateral_step(name, row, columns, arms, "__x")
+
+
+# PostgreSQL's numeric columns may have these as well: how it reads them, and how it displays them.
+_NO_NUMBERS = {"nan": "NaN"} | {
+    f"{sign}{word}": f"{sign.strip('+')}Infinity" for sign in ("", "+", "-") for word in ("inf", "infinity")
+}
 
 
 def _shortest(number: str) -> str:
@@ -408,14 +431,24 @@ class SQLite(Dialect):
         found, is_text = super().family(sql_type), re.search("char|clob|text", sql_type.lower())
         return Family.UNKNOWN if found == Family.TEXT and not is_text else found
 
-    def is_id(self, side: Typed, is_not_null: bool = False) -> str:
+    def is_id(self, side: Typed, type_name: str, is_not_null: bool = False) -> str:
         if side.family not in NATIVE:
-            return super().is_id(side, is_not_null)
-        return f"{side.sql} NOT IN ({self.no_ids})"  # its columns may hold anything, whatever their type
+            return super().is_id(side, type_name, is_not_null)
+        # Its columns may hold anything, whatever their type.
+        return f"typeof({side.sql}) = 'integer'" if type_name == INTEGER else f"{side.sql} NOT IN ({self.no_ids})"
 
-    def constant(self, value: str, family: Family) -> str | None:
-        shown = super().constant(value, family)
-        return None if family == Family.NUMERIC and not _is_kept(value) else shown
+    def _displayed(self, value: str, family: Family) -> str | None:
+        shown = super()._displayed(value, family)
+        if family not in NUMBERS:
+            return shown
+        number = shown or _numeric(value.strip(_SPACE))
+        if number is None:  # its columns may hold texts, whatever their type
+            return None if _TOO_LARGE.fullmatch(value) else value
+        return number if _is_kept(number) else None
+
+    def _literal(self, value: str, family: Family) -> str:
+        is_text = family in NUMBERS and _number(value) is None
+        return super()._literal(value, Family.TEXT if is_text else family)
 
     def steps(self, name: str, row: str, columns: list[str], arms: list[Text]) -> list[Text]:
         if len(arms) > MOST_ARMS:  # recursive arms are not allowed in subqueries
@@ -449,6 +482,9 @@ class SQLite(Dialect):
         return f"(CASE WHEN CAST({number} AS TEXT) = {text} THEN {number} END)"
 
 
+_TOO_LARGE = re.compile(r".*[0-9.][eE][+-]?[0-9]+\s*", re.ASCII | re.DOTALL)  # or too small: numbers all the same
+
+
 def _is_kept(number: str) -> bool:
     """Return whether SQLite keeps a number, and shows it like this: an integer of 64 bits, or a fraction of 15 digits.
 
@@ -475,10 +511,8 @@ class MySQL(Dialect):
     def escaped(self, value: str) -> str:
         return hexadecimal(value)
 
-    def constant(self, value: str, family: Family) -> str | None:
-        if family in NATIVE or not is_possible(value, family):
-            return super().constant(value, family)
-        return hexadecimal(value)
+    def _literal(self, value: str, family: Family) -> str:
+        return super()._literal(value, family) if family in NATIVE else hexadecimal(value)
 
     def null(self, family: Family) -> str:
         return super().null(family) if family in NATIVE else _NO_BYTES

@@ -29,47 +29,12 @@ from checks.engine.rules.clauses import Col, Const, Member, Operand, Term, Var, 
 from checks.engine.sql.render import ColumnsOf, Renderer, SelectScope, no_columns
 from checks.engine.sql.text import Column, Shown, Text, joined
 from localsql.bindings import Bindings
-from localsql.dialects import NATIVE, NUMBERS, Dialect, Family, Typed, is_possible
+from localsql.dialects import NATIVE, NUMBERS, Dialect, Family, Typed
 from localsql.errors import NotExpressible
 from localsql.plan import CallerTables, ConstantRows, FoldedCandidates, FoldedDerivedTable, ForeignDomain, tag_of
 from policy.values import INTEGER
 
-# ---- constants ----------------------------------------------------------------------------------------------------
-# Rows of constants joined with columns: which rows can match, and how their own columns are compared.
-
-ConstantTable = list[tuple[str, ...]]
 Columns = Callable[[str], Typed]  # returns a column of a source, by its name in the plan
-
-
-def fitting(source: ConstantRows, branch: Branch, scope: SelectScope[Columns]) -> ConstantTable:
-    """Return the rows that can match: without values that are impossible in a column that must equal them.
-
-    rows ('7',), ('x',), whose column must equal a column of integers  ->  ('7',)
-    """
-    rows: ConstantTable = list(source.rows)
-    for condition in branch.conditions:
-        match condition:
-            case Same(Col(number, name), Col() as other) if number == source.number:
-                rows = _possible(rows, int(name[1:]), other, scope)
-            case Same(Col() as other, Col(number, name)) if number == source.number:
-                rows = _possible(rows, int(name[1:]), other, scope)
-    return rows
-
-
-def _possible(rows: ConstantTable, index: int, other: Col, scope: SelectScope[Columns]) -> ConstantTable:
-    if other.source not in scope.seen:
-        return rows  # the source is not in scope yet
-    family = scope.seen[other.source](other.name).family
-    return [row for row in rows if is_possible(row[index], family)]
-
-
-def families_of(rows: ConstantTable, wanted: list[Family]) -> list[Family]:
-    """Return the wanted families, with text for columns in which some value does not fit."""
-    return [
-        family if all(not row[index] or is_possible(row[index], family) for row in rows) else Family.TEXT
-        for index, family in enumerate(wanted)
-    ]
-
 
 # ---- columns of tables that a statement defines -------------------------------------------------------------------
 # A column of goals or answers has a different meaning in each state: a user in one, a folder in another. To keep
@@ -439,16 +404,18 @@ class LocalRenderer(Renderer[Dialect, Columns]):
     def row_tests(self, source: PlanSource, branch: Branch, scope: LocalScope) -> Iterable[Text]:
         """Return tests that columns are ids, unless conditions imply it: a row with something else is not a fact."""
         if isinstance(source, ForeignDomain):
-            return [(self.dialect.is_id(scope.seen[source.number]("v")),)]
+            return [(self.dialect.is_id(scope.seen[source.number]("v"), source.type),)]
         if not isinstance(source, FactScan):
             return ()
         binding = self.tables.binding(source.store)
         if not binding.key.columns:
             return [] if binding.is_not_null else [(f"{scope.names[source.number]}.a IS NOT NULL",)]
         order = [each.number for each in branch.sources if isinstance(each, FactScan)]
-        columns = (Col(source.number, f"a{index}") for index in binding.key.columns)
+        types = binding.signature.types
+        columns = (Col(source.number, f"a{index}", types[index]) for index in binding.key.columns)
         own = [each for each in columns if not any(implied(condition, each, order) for condition in branch.conditions)]
-        return [(test,) for each in own if (test := self.dialect.is_id(self.typed(each, scope), binding.is_not_null))]
+        tests = (self.dialect.is_id(self.typed(each, scope), each.type, binding.is_not_null) for each in own)
+        return [(test,) for test in tests if test]
 
     def shown(self, column: Shown, scope: LocalScope) -> Text | None:
         assert isinstance(column, CarriedTerm), "what is shown of the caller's tables is carried"
@@ -474,7 +441,7 @@ class LocalRenderer(Renderer[Dialect, Columns]):
 
     def _constant(self, text: str, family: Family) -> str | None:
         shown = self.dialect.constant(text, family)
-        if shown is None and is_possible(text, Family.TEXT):
+        if shown is None and self.dialect.is_possible(text, Family.TEXT):
             raise DoesNotFit
         return shown
 
@@ -498,7 +465,8 @@ class LocalRenderer(Renderer[Dialect, Columns]):
                 assert scope.plan is not None, "goals and answers are of the plan that reads them"
                 layout = self.layouts.read(source, branch, scope.plan)
             case ConstantRows(types=types):
-                families = families_of(fitting(source, branch, scope), list(map(self.layouts.family, types)))
+                rows = self._fitting(source, branch, scope)
+                families = [self._family(rows, index, name) for index, name in enumerate(types)]
                 layout = {f"k{index}": (f"k{index}", family) for index, family in enumerate(families)}
             case ForeignDomain(type=name):
                 family = self.tables.bindings.family(name)
@@ -547,11 +515,31 @@ class LocalRenderer(Renderer[Dialect, Columns]):
         families = [scope.seen[source.number](f"k{index}").family for index in range(len(source.types))]
         rows = [
             [self._constant(text, family) or self.dialect.null(family) for text, family in zip(row, families)]
-            for row in fitting(source, branch, scope)
+            for row in self._fitting(source, branch, scope)
         ]
         columns = ", ".join(f"k{index}" for index in range(len(families)))
         key = (tuple(map(tuple, rows)), tuple(families))
         return (self._table_named(key, "k", f"({columns}) AS ({self.dialect.rows(rows)})"),) if rows else None
+
+    def _fitting(self, source: ConstantRows, branch: Branch, scope: LocalScope) -> list[tuple[str, ...]]:
+        """Return the rows that can match: without values that are impossible in a column that must equal them.
+
+        rows ('7',), ('x',), whose column must equal a column of integers  ->  ('7',)
+        """
+        rows = list(source.rows)
+        for condition in branch.conditions:
+            if isinstance(condition, Same) and isinstance(condition.left, Col) and isinstance(condition.right, Col):
+                for own, other in ((condition.left, condition.right), (condition.right, condition.left)):
+                    if own.source == source.number and other.source in scope.seen:  # it is read before
+                        index, family = int(own.name[1:]), self.typed(other, scope).family
+                        rows = [row for row in rows if self.dialect.is_possible(row[index], family)]
+        return rows
+
+    def _family(self, rows: Sequence[tuple[str, ...]], index: int, type_name: str) -> Family:
+        """Return the family of a column of constants: text if some value does not fit the type's."""
+        family = self.layouts.family(type_name)
+        fits = all(not row[index] or self.dialect.is_possible(row[index], family) for row in rows)
+        return family if fits else Family.TEXT
 
     def _folded_candidates(self, source: FoldedCandidates) -> Text:
         """Return a table of the known ids, those at positions of the caller's tables, and NULL for all others."""
@@ -561,7 +549,7 @@ class LocalRenderer(Renderer[Dialect, Columns]):
         arms += [self.constants(constants)] if constants else []
         for store, index in source.positions:
             column = self.dialect.column(f"a{index}", self.tables.binding(store).family_at(index))
-            shown, test = self._converted(column, family), self.dialect.is_id(column)
+            shown, test = self._converted(column, family), self.dialect.is_id(column, source.type)
             arms.append((f"SELECT {shown} FROM {self._binding_table(store)} WHERE {test}",))
         return ("(", *joined(" UNION ", arms), ")")
 

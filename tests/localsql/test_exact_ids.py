@@ -36,6 +36,8 @@ COLUMNS = {
         "bigint": Column("bigint", "bigint", 7, "7", ("007", "+7", "7.0", " 7", "7e0")),
         "numeric": Column("numeric(10,2)", "numeric(10,2)", 7, "7", ("7.00", "07", "7.0")),
         "fraction": Column("numeric(10,2)", "numeric", "7.50", "7.5", ("7.50", "07.5")),
+        "no number": Column("numeric", "numeric", "NaN", "NaN", ("nan", "NAN", "0", "Infinity")),
+        "infinity": Column("numeric", "numeric", "-Infinity", "-Infinity", ("-inf", "Infinity", "NaN")),
         "long number": Column("numeric(78)", "numeric(78)", LONG, LONG, (LONG[:-1], f"0{LONG}", f"{LONG[:-1]}7")),
         "char": Column("char(5)", "char(5)", "a", "a", ("a ", "a    ")),
         "nothing said of a char": Column("char(5)", "", "a", "a", ("a ",)),
@@ -48,6 +50,9 @@ COLUMNS = {
     },
     "sqlite": {
         "integer": Column("integer", "integer", 7, "7", ("007", "7.0", "+7")),
+        "text of integers": Column("integer", "integer", "abc", "abc", ("ABC", "0", "abc ")),
+        "fraction of integers": Column("integer", "integer", 7.5, "7.5", ("7.50", "7")),
+        "number with an exponent": Column("integer", "integer", 7, "7", ("7e0", "7e000", "0.7e00001")),
         "numeric": Column("numeric", "numeric", 7.5, "7.5", ("7.50", "07.5")),
         "large number": Column("numeric", "numeric", 2**62 + 1, str(2**62 + 1), (str(2**62), f"{2**62}.5")),
         "collation": Column("text COLLATE NOCASE", "text", "Bob", "Bob", ("bob",)),

@@ -8,11 +8,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlglot import exp
 
-from localsql.dialects import DIALECT_NAMES, DIALECTS, Family, Typed, is_possible, text_literal
+from localsql.dialects import DIALECT_NAMES, DIALECTS, Family, Typed, text_literal
 from localsql.errors import OtherSpelling
 from tests.localsql.conftest import CALLERS
 from tests.localsql.databases import DATABASES
 
+POSTGRES = DIALECTS["postgres"]
 quick = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 texts = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), min_size=1, max_size=60)
 hostile = st.sampled_from(
@@ -89,12 +90,12 @@ def test_no_value_is_taken_for_a_placeholder_or_for_more_than_one_literal(value)
 
 def test_what_no_column_can_have_is_no_constant():
     for value in ("abc", "1abc", "9223372036854775808", "7.5", "1e99", "0x", "", "٣", "9" * 100_000):
-        assert not is_possible(value, Family.INTEGER), value
+        assert not POSTGRES.is_possible(value, Family.INTEGER), value
     for value in ("0", "-5", "9223372036854775807", "-9223372036854775808"):
-        assert is_possible(value, Family.INTEGER), value
-    assert is_possible("12345678901234567890.5", Family.NUMERIC)
-    assert not is_possible("not a uuid", Family.UUID)
-    assert not is_possible("a\0b", Family.TEXT)
+        assert POSTGRES.is_possible(value, Family.INTEGER), value
+    assert POSTGRES.is_possible("12345678901234567890.5", Family.NUMERIC)
+    assert not POSTGRES.is_possible("not a uuid", Family.UUID)
+    assert not POSTGRES.is_possible("a\0b", Family.TEXT)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +110,7 @@ def test_what_no_column_can_have_is_no_constant():
 def test_what_a_column_takes_for_another_id_is_refused(family, values):
     for value in values:
         with pytest.raises(OtherSpelling, match="reads it as"):
-            is_possible(value, family)
+            POSTGRES.is_possible(value, family)
 
 
 def test_a_plain_text_is_plainly_quoted():

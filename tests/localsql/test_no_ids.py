@@ -1,5 +1,7 @@
 """A row with an empty text or `*` is no fact, as one with NULL is none: neither is an id that a fact can have."""
 
+import json
+
 import pytest
 
 from tests.localsql.test_residual import fact
@@ -82,3 +84,57 @@ def test_an_empty_text_in_a_column_of_numbers_of_sqlite(api, sqlite_caller):
     query = {"actor_type": "User", "actor_id": "ann", "action": "read", "resource_type": "Repo"}
     answer = api.post("/list_query", {"query": query, "column": "id", "data_bindings": said})
     assert sqlite_caller.run(f"SELECT id FROM repos WHERE {answer.json()['sql']}")[1] == [(2,)]
+
+
+LEVELS = """
+actor User {} resource Doc { permissions = ["read", "see"]; }
+declare level(User, Integer); declare is_open(Doc, Boolean);
+has_permission(u: User, "read", _: Doc) if level(u, n) and n > 5;
+has_permission(u: User, "see", _: Doc) if level(u, _);
+"""
+NUMBERS = {  # by dialect: the column's type in the database and in the bindings, and what is no Integer
+    "postgres": [
+        ("numeric(10,2)", "numeric", ("7.5", "NaN")),
+        ("numeric", "numeric", ("Infinity", "9223372036854775808")),
+        ("text", "text", ("7.5", "high", "9223372036854775808")),
+        ("double precision", "double precision", ("7.5", "NaN", "1e300")),
+    ],
+    "sqlite": [
+        ("integer", "integer", ("high", 7.5)),
+        ("numeric", "numeric", ("high", 7.5)),
+        ("real", "real", ("7.5",)),
+    ],
+    "mariadb": [("varchar(20)", "varchar(20)", ("7.5", "high", "9223372036854775808")), ("double", "double", ("7.5",))],
+}
+
+
+def test_what_is_no_whole_number_is_no_integer(api, caller_database):
+    assert api.post("/policy", {"src": LEVELS}).status_code == 200
+    for sql, said, others in NUMBERS[caller_database.dialect]:
+        for other in (*others, 7):
+            caller_database.fresh(f"CREATE TABLE levels (u {caller_database.text}, n {sql})")
+            caller_database.fill("levels", [("ann", other)])
+            for action in ("read", "see"):
+                bindings = {
+                    "facts": {"level(User:_, Integer:_)": {"query": "SELECT u, n FROM levels"}},
+                    "dialect": caller_database.dialect,
+                    "sql_types": {"User": "varchar(20)", "Integer": said},
+                }
+                query = {"actor_type": "User", "actor_id": "ann", "action": action}
+                query |= {"resource_type": "Doc", "resource_id": "1"}
+                body = {"query": query, "data_bindings": json.dumps(bindings)}
+                found = caller_database.run(api.post("/authorize_query", body).json()["sql"])[1]
+                assert bool(found[0][0]) is (other == 7 and said != "real"), (sql, other, action)
+
+
+def test_what_is_no_truth_is_no_boolean(api, caller_database):
+    policy = LEVELS + 'has_permission(_: User, "see", d: Doc) if is_open(d, _);'
+    assert api.post("/policy", {"src": policy}).status_code == 200
+    caller_database.fresh(f"CREATE TABLE docs (id {caller_database.text}, o {caller_database.text})")
+    caller_database.fill("docs", [("1", "true"), ("2", "maybe"), ("3", "TRUE")])
+    bindings = {"facts": {"is_open(Doc:_, Boolean:_)": {"query": "SELECT id, o FROM docs"}}}
+    bindings |= {"dialect": caller_database.dialect, "sql_types": {"Boolean": "varchar(20)"}}
+    query = {"actor_type": "User", "actor_id": "ann", "action": "see", "resource_type": "Doc"}
+    body = {"query": query, "column": "id", "data_bindings": json.dumps(bindings)}
+    sql = api.post("/list_query", body).json()["sql"]
+    assert caller_database.run(f"SELECT id FROM docs WHERE {sql}")[1] == [("1",)]
