@@ -20,7 +20,7 @@ from checks.engine.sql.bound import TEXTS, is_id
 from checks.explain.explain import Explanation, explanation_to_text
 from facts.wire import Argument, Fact, FactPattern
 from localsql.django.bindings import registry
-from localsql.django.tables import NOBODY, id_field, is_key, kind_of_values, named_by, outer_column, referred, value_of
+from localsql.django.tables import NOBODY, is_key, kind_of_values, named_by, outer_column, value_of
 from policy.core.config import settings
 from policy.values import Value
 
@@ -68,11 +68,7 @@ class AccessCondition(Func):
 
     def _check_is_of_model(self, field: Any) -> None:
         """Refuse a key of other objects: that a row has the same one as a permitted object means nothing."""
-        if not is_key(field):
-            return  # it may be anything
-        known, is_id = named_by(field)
-        is_id = is_id and known.name == self.type_name
-        if not is_id and referred(field) != referred(id_field(self.model, registry.type_of(self.model).column)):
+        if is_key(field) and named_by(field).get(self.type_name) != "":  # what is no key may be anything
             raise FieldError(
                 f"{field} has no ids of {self.model.__name__}; name the column that has, as in "
                 f"permitted(user, {self.action!r}, {self.model.__name__}, column=…)"

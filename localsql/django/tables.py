@@ -23,7 +23,7 @@ from checks.engine.sql.text import Dialect, IdKind
 from facts.wire import id_from_json, name_from_json
 from localsql.binding_keys import key_from_text
 from localsql.dialects import DIALECTS, text_literal
-from localsql.django.bindings import ModelBinding, ModelType, registry
+from localsql.django.bindings import ModelBinding, registry
 from localsql.errors import BindingRejected
 from policy.errors import MalformedRequest
 from policy.values import BOOLEAN, INTEGER, STRING, Value
@@ -91,11 +91,9 @@ def compiled(
 
 def _check_is_id(text: str, field: Any, type_name: str) -> None:
     """Refuse a key of the type's objects that is not their id: it may be the id of others."""
-    if not is_key(field):
-        return
-    known, is_id = named_by(field)
-    if known.name == type_name and not is_id:
-        reason = f"{field} has `{referred(field).name}`, but the ids of {type_name} are in `{known.column}` (`type_of`)"
+    column = named_by(field).get(type_name) if is_key(field) else None
+    if column:
+        reason = f"{field} has `{referred(field).name}`, but the ids of {type_name} are in `{column}` (`type_of`)"
         raise BindingRejected(text, f"{reason}; select that column")
 
 
@@ -246,11 +244,21 @@ def is_key(field: Any) -> bool:
     return field is not None and (field.primary_key or field.is_relation)
 
 
-def named_by(key: Any) -> tuple[ModelType, bool]:
-    """Return the type of the objects that a key names, and whether by their id."""
-    named = referred(key)
-    known = registry.type_of(named.model)
-    return known, named == referred(id_field(named.model, known.column))
+def named_by(key: Any) -> dict[str, str]:
+    """Return the types of the objects that a key names, each with the column that has their ids, if the key has others.
+
+    A key of a child is one of its parent, too; but not the other way round.
+    """
+    found: dict[str, str] = {}
+    field = key
+    while True:
+        known = registry.type_of(field.model)
+        is_id = field == id_field(field.model, known.column)
+        if is_id or field.primary_key or field is not key:
+            found[known.name] = "" if is_id else found.get(known.name, known.column)
+        if field.remote_field is None or not hasattr(field, "target_field"):
+            return found
+        field = field.target_field
 
 
 # ---- values -------------------------------------------------------------------------------------------------------

@@ -24,10 +24,12 @@ from django.core.management import CommandError, call_command
 from django.db import DataError, NotSupportedError, OperationalError, connection, transaction
 from django.db.migrations.recorder import MigrationRecorder
 from django.db.models import (
+    CASCADE,
     Case,
     CharField,
     Count,
     Exists,
+    ForeignKey,
     JSONField,
     Manager,
     Model,
@@ -70,9 +72,9 @@ from localsql.django import (
     type_of,
     who,
 )
-from localsql.django.bindings import registry
+from localsql.django.bindings import ModelBinding, registry
 from localsql.django.project import findings, migrated
-from localsql.django.tables import value_of
+from localsql.django.tables import table_of, value_of
 from localsql.django.testing import Authorized
 from policy import active
 from policy.errors import AuthzError
@@ -485,6 +487,38 @@ class Querysets(World, TestCase):
                 list(Comment.objects.filter(may))
         assert Comment.objects.filter(permitted(self.ann, "read", Document, column="document_id")).count() == 0
         assert Comment.objects.filter(permitted(self.ann, "read", Folder, column="document__folder")).count() == 0
+
+    def test_a_key_of_a_parent_is_no_key_of_a_child(self):
+        """Another child of the parent has such a key, too."""
+        with isolate_apps("documents"):
+
+            class Report(Document):
+                class Meta:
+                    app_label = "documents"
+
+            class Review(Model):
+                document = ForeignKey(Document, CASCADE)
+                report = ForeignKey(Report, CASCADE, related_name="+")
+
+                class Meta:
+                    app_label = "documents"
+
+                def __str__(self):
+                    return f"{self.pk}"
+
+        self.policy("""
+            actor User {} resource Document { permissions = ["read"]; } resource Report { permissions = ["read"]; }
+            has_permission(_: User, "read", report: Report) if not is_secret(report);
+        """)
+        for rows, column in (Document.objects, "pk"), (Review.objects, "document"):
+            with self.assertRaisesRegex(FieldError, "no ids of Report"):
+                str(rows.filter(permitted(self.ann, "read", Report, column=column)).query)
+        for model, column in (Report, "pk"), (Report, "document_ptr"), (Review, "report"):
+            assert "WHERE" in str(model.objects.filter(permitted(self.ann, "read", Report, column=column)).query)
+        type_of(Report, column="title")
+        self.addCleanup(registry.types.pop, Report)
+        with self.assertRaisesRegex(AuthzError, "the ids of Report are in `title`"):
+            table_of(ModelBinding("reviewed(Report:_)", Review.objects.values_list("report"), ""))
 
     def test_texts_are_ids_as_they_are(self):
         """Whatever an expression makes of their case; and an empty one is none, nor what stands for every id."""
