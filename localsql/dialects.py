@@ -230,6 +230,10 @@ class Dialect:
             raise OtherSpelling(value, shown, family.value)
         return shown is not None
 
+    def is_of(self, value: str, family: Family) -> bool:
+        """Return whether a column of the family would be declared to contain the value, too."""
+        return self.is_possible(value, family)
+
     def _displayed(self, value: str, family: Family) -> str | None:
         """Return what a column of the family displays instead of the value; None if it cannot contain it."""
         return _READERS[family](value.strip(_SPACE))
@@ -436,6 +440,9 @@ class SQLite(Dialect):
             return super().is_id(side, type_name, is_not_null)
         # Its columns may hold anything, whatever their type.
         return f"typeof({side.sql}) = 'integer'" if type_name == INTEGER else f"{side.sql} NOT IN ({self.no_ids})"
+
+    def is_of(self, value: str, family: Family) -> bool:
+        return super().is_of(value, family) and (family not in NUMBERS or super()._displayed(value, family) == value)
 
     def _displayed(self, value: str, family: Family) -> str | None:
         shown = super()._displayed(value, family)

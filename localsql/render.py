@@ -440,10 +440,11 @@ class LocalRenderer(Renderer[Dialect, Columns]):
         return self._converted(typed, family)
 
     def _constant(self, text: str, family: Family) -> str | None:
-        shown = self.dialect.constant(text, family)
-        if shown is None and self.dialect.is_possible(text, Family.TEXT):
+        if self.dialect.is_of(text, family):
+            return self.dialect.constant(text, family)
+        if self.dialect.is_possible(text, Family.TEXT):
             raise DoesNotFit
-        return shown
+        return None
 
     def _converted(self, typed: Typed, family: Family) -> str:
         if family in NUMBERS and typed.family != family:
@@ -538,7 +539,7 @@ class LocalRenderer(Renderer[Dialect, Columns]):
     def _family(self, rows: Sequence[tuple[str, ...]], index: int, type_name: str) -> Family:
         """Return the family of a column of constants: text if some value does not fit the type's."""
         family = self.layouts.family(type_name)
-        fits = all(not row[index] or self.dialect.is_possible(row[index], family) for row in rows)
+        fits = all(not row[index] or self.dialect.is_of(row[index], family) for row in rows)
         return family if fits else Family.TEXT
 
     def _folded_candidates(self, source: FoldedCandidates) -> Text:
