@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import heapq
 import re
+import sqlite3
 import tempfile
 from argparse import ArgumentTypeError
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
+from itertools import chain
 from typing import IO, NamedTuple, Protocol, TypeVar, cast
 
 import orjson
@@ -113,13 +113,8 @@ def _cut(text: str | None) -> str:
 # ---- sorting ------------------------------------------------------------------------------------------------------
 # Both sides are sorted bytewise by ids, which is also Python's order of strings.
 #
-# Rows sorted by a database are verified as they arrive. Other rows are sorted here: in memory, or by an external merge
-# sort if there are too many.
-
-MOST_ROWS = 50_000  # to sort in memory
-MOST_CHARACTERS = 8_000_000
-MOST_FILES = 64  # to merge at once
-_BUFFER = 1 << 15  # bytes per file
+# Rows sorted by a database are verified as they arrive. Other rows are sorted in a temporary one, which is on disk if
+# they are many.
 
 
 class OutOfOrder(Exception):
@@ -138,58 +133,22 @@ def in_order(rows: Iterable[RowIds]) -> Iterator[RowIds]:
         yield row
 
 
-def brought_in_order(rows: Iterable[RowIds], most_rows: int = MOST_ROWS) -> Iterator[RowIds]:
+def brought_in_order(rows: Iterable[RowIds]) -> Iterator[RowIds]:
     """Sort rows and yield them without duplicates."""
     rows = iter(rows)
-    first = _part(rows, most_rows)
-    second = _part(rows, most_rows)
-    if not second:
-        yield from first
+    first = next(rows, None)
+    if not first:  # rows without columns are all the same
+        yield from dict.fromkeys(rows if first is None else chain((first,), rows))
         return
-    with ExitStack() as files:
-        runs = [_written(files, first), _written(files, second)]
-        while part := _part(rows, most_rows):
-            runs.append(_written(files, part))
-            if len(runs) == MOST_FILES:
-                runs = [_written(files, _merged_runs(runs))]
-        del first, second
-        yield from _merged_runs(runs)
-
-
-def _part(rows: Iterator[RowIds], most_rows: int) -> list[RowIds]:
-    """Return the next rows, as many as fit in memory, sorted and without duplicates."""
-    found: set[RowIds] = set()
-    characters = 0
-    while len(found) < most_rows and characters < MOST_CHARACTERS:
-        some = list(islice(rows, 1_000))
-        if not some:
-            break
-        found.update(some)
-        characters += sum([len(each) for row in some for each in row])
-    return sorted(found)
-
-
-def _merged_runs(runs: list[IO[bytes]]) -> Iterator[RowIds]:
-    last: RowIds | None = None
-    for row in heapq.merge(*map(_read, runs)):
-        if row != last:
-            last = row
-            yield row
-    for run in runs:
-        run.close()
-
-
-def _written(files: ExitStack, rows: Iterable[RowIds]) -> IO[bytes]:
-    file = files.enter_context(tempfile.TemporaryFile(buffering=_BUFFER))  # noqa: SIM115  that closes it
-    for row in rows:
-        file.write(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE))
-    file.seek(0)
-    return file
-
-
-def _read(file: IO[bytes]) -> Iterator[RowIds]:
-    for line in file:
-        yield tuple(orjson.loads(line))
+    names, marks = ", ".join(f"c{index}" for index in range(len(first))), ", ".join("?" * len(first))
+    try:
+        with closing(sqlite3.connect("", isolation_level=None)) as database:
+            database.execute(f"CREATE TABLE source ({names})")
+            database.execute("BEGIN")
+            database.executemany(f"INSERT INTO source VALUES ({marks})", chain((first,), rows))
+            yield from database.execute(f"SELECT DISTINCT {names} FROM source ORDER BY {names}")
+    except sqlite3.Error as reason:
+        raise OSError(f"rows cannot be sorted: {reason}") from None  # such as on a full disk
 
 
 # ---- temporary files ----------------------------------------------------------------------------------------------

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import tracemalloc
-from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localsql.sync.run import MOST_FILES, OutOfOrder, RowIds, brought_in_order, in_order
+from localsql.sync.run import OutOfOrder, RowIds, brought_in_order, in_order
 
 TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=4)
 ROWS = st.lists(st.tuples(TEXTS, TEXTS), max_size=60)
@@ -19,17 +18,11 @@ def by_bytes(row: RowIds) -> list[bytes]:
     return [each.encode() for each in row]
 
 
-@given(ROWS, st.integers(1, 20))
-def test_rows_are_brought_into_the_order_of_their_bytes(rows, most):
-    found = list(brought_in_order(rows, most))
+@given(ROWS)
+def test_rows_are_brought_into_the_order_of_their_bytes(rows):
+    found = list(brought_in_order(rows))
     assert found == sorted(set(rows), key=by_bytes)
     assert list(in_order(found)) == found
-
-
-@pytest.mark.long
-def test_more_files_than_are_merged_at_once():
-    rows = [(f"{Random(number).random()}", "x") for number in range(1_000 * (2 * MOST_FILES + 3))]
-    assert list(brought_in_order(iter(rows * 2), 1_000)) == sorted(rows)
 
 
 def test_nothing_and_rows_without_columns():
