@@ -99,6 +99,13 @@ _READERS: dict[Family, Callable[[str], str | None]] = {
     Family.BOOLEAN: _boolean,
     Family.UUID: _uuid,
 }
+
+
+def _read(value: str, family: Family) -> str | None:
+    """Return what databases make of a text in a column of the family; None if they reject it."""
+    return _READERS[family](value.strip(_SPACE))
+
+
 _SPACE = " \t\n\r\f\v"
 _LONGEST = 512  # characters of an id
 _EXACT = Context(prec=1_000)
@@ -231,12 +238,12 @@ class Dialect:
         return shown is not None
 
     def is_of(self, value: str, family: Family) -> bool:
-        """Return whether a column of the family would be declared to contain the value, too."""
-        return self.is_possible(value, family)
+        """Return whether the value is of the family itself, and not only possible in this database's columns of it."""
+        return self.is_possible(value, family) and (family not in _READERS or _read(value, family) == value)
 
     def _displayed(self, value: str, family: Family) -> str | None:
         """Return what a column of the family displays instead of the value; None if it cannot contain it."""
-        return _READERS[family](value.strip(_SPACE))
+        return _read(value, family)
 
     def escaped(self, value: str) -> str:
         """Return a text that is not plain as a literal."""
@@ -364,7 +371,7 @@ class PostgreSQL(Dialect):
 
     def _displayed(self, value: str, family: Family) -> str | None:
         special = _NO_NUMBERS.get(value.strip(_SPACE).lower()) if family == Family.NUMERIC else None
-        return special or super()._displayed(value, family)
+        return special or _read(value, family)
 
     def escaped(self, value: str) -> str:
         return unicode_escapes(value)
@@ -441,14 +448,11 @@ class SQLite(Dialect):
         # Its columns may hold anything, whatever their type.
         return f"typeof({side.sql}) = 'integer'" if type_name == INTEGER else f"{side.sql} NOT IN ({self.no_ids})"
 
-    def is_of(self, value: str, family: Family) -> bool:
-        return super().is_of(value, family) and (family not in NUMBERS or super()._displayed(value, family) == value)
-
     def _displayed(self, value: str, family: Family) -> str | None:
-        shown = super()._displayed(value, family)
+        shown = _read(value, family)
         if family not in NUMBERS:
             return shown
-        number = shown or _numeric(value.strip(_SPACE))
+        number = shown or _read(value, Family.NUMERIC)
         if number is None:  # its columns may hold texts, whatever their type
             return None if _TOO_LARGE.fullmatch(value) else value
         return number if _is_kept(number) else None
@@ -514,6 +518,13 @@ class MySQL(Dialect):
     no_ids = "X'', X'2a'"
     dual = " FROM DUAL"
     native_types = {Family.INTEGER: "SIGNED", Family.BOOLEAN: "SIGNED"}
+
+    def _displayed(self, value: str, family: Family) -> str | None:
+        shown = _read(value, family)
+        if shown is None and family == Family.INTEGER:  # which may be unsigned
+            whole = _read(value, Family.NUMERIC)
+            return whole if whole is not None and 2**63 <= Decimal(whole) < 2**64 and whole.isdecimal() else None
+        return shown
 
     def escaped(self, value: str) -> str:
         return hexadecimal(value)

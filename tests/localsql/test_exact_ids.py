@@ -62,6 +62,7 @@ COLUMNS = {
     },
     "mariadb": {
         "bigint": Column("bigint", "bigint", 7, "7", ("007", "7.0", "7abc")),
+        "unsigned": Column("bigint unsigned", "bigint", 2**64 - 1, str(2**64 - 1), ("-1", str(2**63 - 1), str(2**64))),
         "collation": Column("varchar(20)", "varchar(20)", "Bob", "Bob", ("bob", "Bob ", "bób")),
         "char": Column("char(5)", "char(5)", "a", "a", ("a ", "A")),
         "uuid": Column("uuid", "uuid", UUID, UUID, (UUID.upper(),)),
