@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -22,7 +22,7 @@ from django.db import DEFAULT_DB_ALIAS, Error, connection, connections, transact
 
 from authz_project.database import let_go_if_broken
 from authz_project.models import EnvironmentPlace
-from authz_project.spaces import SEAL, UNSEAL, NotASpace, in_each, place_of, space_named
+from authz_project.spaces import SEAL, UNSEAL, NotASpace, in_each, kept, place_of, space_named
 from facts.models import PAST, STORED
 from facts.table import KEY, delete_keys, execute, fetch
 from policy.core.journal import CLOSE, MOVED
@@ -112,7 +112,8 @@ def _beginning(slug: str, target: str) -> str:
         raise NotASpace(f"Environment `{slug}` is the copy of a follower, and cannot be moved.")
     if place.space == target:
         raise NotASpace(f"Environment `{slug}` is in {shown(target)} already.")
-    EnvironmentPlace.objects.update_or_create(slug=slug, defaults={"space": place.space, "target": target})
+    with kept(target) if target != HOME else nullcontext():
+        EnvironmentPlace.objects.update_or_create(slug=slug, defaults={"space": place.space, "target": target})
     return place.space
 
 

@@ -10,6 +10,7 @@ import logging
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
@@ -390,8 +391,12 @@ def prepare(name: str) -> None:
 def space_named(name: str) -> Space:
     found = next((space for space in spaces() if space.name == name), None)
     if found is None:
-        raise NotFound(f"Space `{name}` does not exist. Create it with `spaces create {name}`.")
+        raise _no_space(name)
     return found
+
+
+def _no_space(name: str) -> NotFound:
+    return NotFound(f"Space `{name}` does not exist. Create it with `spaces create {name}`.")
 
 
 def drop(name: str) -> None:
@@ -400,20 +405,34 @@ def drop(name: str) -> None:
     Its row stays: the ids that it has given are not given again, since moved environments and processes have them.
     """
     space = space_named(name)
-    moving = EnvironmentPlace.objects.filter(target=name).values_list("slug", flat=True).first()
-    if moving is not None:
-        raise NotASpace(f"Environment `{moving}` is being moved to space `{name}`. Wait for the end of the move.")
+    _check_no_move_to(name)  # early, to avoid waiting for its lock
     with entered(name), transaction.atomic():
         execute("LOCK TABLE authz_environment")  # nobody creates one meanwhile
         slugs = [slug for slug in Environment.objects.values_list("slug", flat=True) if not TEST_SLUG.fullmatch(slug)]
         if slugs:
             raise NotASpace(f"Space `{name}` has environments, such as `{slugs[0]}`. Move or delete them first.")
         ids_given = max(space.ids_given, _ids_given())
-        with entered(HOME):  # before the schema is gone: if this process dies, the space can be created again
+        with entered(HOME), kept(name):  # before the schema is gone: if this process dies, it can be created again
+            _check_no_move_to(name)
             Space.objects.filter(pk=name).update(is_ready=False, ids_given=ids_given)
             EnvironmentPlace.objects.filter(space=name).delete()
         execute(f'DROP SCHEMA "{name}" CASCADE')
     close_others()
+
+
+def _check_no_move_to(name: str) -> None:
+    moving = EnvironmentPlace.objects.filter(target=name).values_list("slug", flat=True).first()
+    if moving is not None:
+        raise NotASpace(f"Environment `{moving}` is being moved to space `{name}`. Wait for the end of the move.")
+
+
+@contextmanager
+def kept(name: str) -> Iterator[None]:
+    """Keep others from dropping the space, or beginning a move there. Opens a transaction in the home database."""
+    with transaction.atomic():
+        if not Space.objects.select_for_update().filter(pk=name, is_ready=True).exists():
+            raise _no_space(name)
+        yield
 
 
 TEST = "test"

@@ -845,6 +845,60 @@ def test_a_space_is_not_dropped_while_an_environment_is_moved_there(home, monkey
     assert where_is(api.environment.pk) == ["two"]
 
 
+@on_postgresql
+@pytest.mark.parametrize("is_move_first", [False, True])
+def test_a_space_is_not_dropped_as_a_move_there_begins(home, monkeypatch, is_move_first):
+    """Whichever is first, the other one is refused, and no move is left that nobody can end."""
+    filled("one")
+    spaces.create("three")
+    looked, begun, refused = threading.Event(), threading.Event(), []
+
+    def drop() -> None:
+        try:
+            spaces.drop("three")
+        except spaces.NotASpace as reason:
+            refused.append(str(reason))
+        finally:
+            connections.close_all()
+
+    def found_while_another_drops(name: str) -> None:
+        usual(name)
+        dropping.start()
+        if is_move_first:
+            looked.wait(20)
+        else:
+            dropping.join()
+
+    def ids_given() -> int:
+        """It has found no move, and no environment."""
+        looked.set()
+        if is_move_first:
+            begun.wait(20)
+        return given()
+
+    def begin(*move: str) -> str:
+        source = beginning(*move)
+        begun.set()
+        dropping.join()
+        return source
+
+    dropping = threading.Thread(target=drop)
+    usual, given, beginning = moving.space_named, spaces._ids_given, moving._beginning
+    monkeypatch.setattr(moving, "space_named", found_while_another_drops)
+    monkeypatch.setattr(spaces, "_ids_given", ids_given)
+    monkeypatch.setattr(moving, "_beginning", begin)
+    if is_move_first:
+        moving.move("acme", "three")
+        assert "Environment `acme` is being moved to space `three`" in refused[0]
+    else:
+        with pytest.raises(NotFound, match="Space `three` does not exist"):
+            moving.move("acme", "three")
+        assert not refused
+    monkeypatch.undo()
+    assert not EnvironmentPlace.objects.filter(target__isnull=False).exists()
+    moving.move("acme", HOME)
+
+
 def refused_to_drop() -> None:
     with pytest.raises(AuthzError, match="Environment `acme` is being moved to space `two`"):
         spaces.drop("two")
