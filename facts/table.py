@@ -405,7 +405,8 @@ def fact_table() -> SqliteTable | PostgresqlTable:
 # The database's statistics of the fact table: PostgreSQL's are kept up to date, SQLite's are dropped.
 #
 # PostgreSQL chooses an index by its statistics, which autovacuum updates only about once a minute. A table that was
-# just filled has none: a list query over it read a whole signature for each row of another.
+# just filled has none: a list query over it read a whole signature for each row of another, and each change all
+# revisions, by a plan that was prepared while there were few.
 #
 # On SQLite, statements are written for a table without statistics, and statistics can make the planner's choices worse:
 # a query about nested teams took ten times as long after `ANALYZE`. So every run of `migrate` drops the results of an
@@ -454,4 +455,4 @@ def _look(more: int) -> None:
             return
         _stored.number, _stored.due = _stored.number - stored, FEWEST
         execute("SET LOCAL statement_timeout = 0")
-        execute("ANALYZE (SKIP_LOCKED) authz_fact")
+        execute("ANALYZE (SKIP_LOCKED) authz_fact, authz_revision")
