@@ -514,9 +514,12 @@ def _end(queue: _Queue, writer: _Writer) -> None:
 
 
 def _fail(group: Iterable[_Writer], error: Exception) -> None:
-    """Give each writer a copy of the error: raised exceptions have tracebacks, so writers cannot share one."""
+    """Give each writer a copy of the error: raised exceptions have tracebacks, so writers cannot share one.
+
+    Changes that have an offset are committed, whatever has failed since.
+    """
     for each in group:
-        if each.error is None:
+        if each.error is None and not each.offset:
             each.error = _copied(error)
 
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from threading import Event
 
 import pytest
-from django.db import DataError, connection
+from django.db import DataError, OperationalError, connection
 from django.test.utils import CaptureQueriesContext
 
 from authz_project.keys import create_key, hash_of, revoke_key
@@ -537,8 +537,12 @@ def test_a_database_that_is_lost_with_the_commit_is_an_error_and_no_second_try(a
     assert users(api) == ["ann"]
 
 
-def test_what_fails_after_a_commit_does_not_repeat_it(api, warm, monkeypatch):
-    monkeypatch.setattr(journal, "_tell", lambda *revision: 1 / 0)
+@pytest.mark.parametrize("error", [ZeroDivisionError, OperationalError])
+def test_what_fails_after_a_commit_neither_repeats_nor_denies_it(api, warm, monkeypatch, error):
+    def fail(*revision):
+        raise error
+
+    monkeypatch.setattr(journal, "_tell", fail)
     assert told(api, "ann").status_code == 200
     assert current_offset(api.environment.pk) == warm + 1
 
