@@ -180,20 +180,18 @@ class _WriterToldLater(_Writer):
 
 
 class _Queue:
-    """Writers of one environment, in order of arrival. While one leads, the others wait."""
+    """Writers of one environment, in order of arrival. The first one leads, the others wait."""
 
     def __init__(self, space: str, environment_id: int):
         self.space, self.environment_id = space, environment_id
-        self.leader: _Writer | None = None
-        self._waiting: list[_Writer] = []
-        self._taken: list[_Writer] = []  # into the commit under way
+        self._writers: list[_Writer] = []
+        self._taken = 0  # so many of the first ones are in the commit under way
         self._wanted, self._are_enough = 0, Event()  # so many writers are enough for a commit
 
     def enter(self, writer: _Writer) -> None:
-        self._waiting.append(writer)
-        if self.leader is None:
-            self.leader, writer.leads = writer, True
-        elif len(self._waiting) == self._wanted:
+        self._writers.append(writer)
+        writer.leads = len(self._writers) == 1
+        if len(self._writers) == self._wanted:
             self._are_enough.set()
 
     def wait(self, writer: _WaitingWriter) -> None:
@@ -206,52 +204,46 @@ class _Queue:
         """Wait a moment for this many writers."""
         with _entering:
             self._wanted = count
-            if len(self._waiting) >= count:
+            if len(self._writers) >= count:
                 return
             self._are_enough.clear()
         self._are_enough.wait(MOMENT)
 
-    def take(self) -> list[_Writer]:
-        """Remove and return the writers that have waited longest, including the leader."""
+    def take(self, most: int) -> list[_Writer]:
+        """Return the writers that have waited longest, with the leader. The others may give up meanwhile."""
         with _entering:
-            self._taken, self._waiting = self._waiting[:MOST], self._waiting[MOST:]
-        return self._taken
+            self._taken = min(most, len(self._writers))
+            return self._writers[: self._taken]
 
-    def put_back(self) -> None:
-        """Let the writers that were taken wait again, as the first ones."""
+    def hand_on(self, leader: _Writer, group: Sequence[_Writer]) -> None:
+        """Remove the leader's group, and let the next writer lead. Do nothing if the leader has already handed on."""
         with _entering:
-            self._waiting[:0], self._taken = self._taken, []
-
-    def hand_on(self, leader: _Writer) -> None:
-        """Make the writer that has waited longest the next leader. Do nothing if the leader has already handed on."""
-        with _entering:
-            if self.leader is not leader:
+            if self._writers[:1] != [leader]:
                 return
-            self._taken = []
-            self._waiting = [each for each in self._waiting if each is not leader]
-            if not self._waiting:
+            del self._writers[: len(group)]
+            self._taken = 0
+            if not self._writers:
                 del _queues[self.space, self.environment_id]
-                self.leader = None
                 return
-            self.leader = self._waiting[0]
-            self.leader.leads = True
-            self.leader.wake(self)
+            self._writers[0].leads = True
+            self._writers[0].wake(self)
 
     def late(self) -> list[_WriterToldLater]:
         """Remove and return writers that have waited for `WRITE_TIMEOUT`, and whose threads do not wait with them."""
-        found = [each for each in self._waiting if isinstance(each, _WriterToldLater) and not each.leads]
+        may_leave = self._writers[max(1, self._taken) :]
+        found = [each for each in may_leave if isinstance(each, _WriterToldLater)]
         found = [each for each in found if each.waited > settings.WRITE_TIMEOUT]
-        self._waiting = [each for each in self._waiting if each not in found]
+        self._writers = [each for each in self._writers if each not in found]
         return found
 
     def _give_up(self, writer: _Writer) -> None:
         with _entering:
-            if writer in self._waiting and not writer.leads:
-                self._waiting.remove(writer)
+            if writer in self._writers[max(1, self._taken) :]:
+                self._writers.remove(writer)
                 raise Busy(settings.WRITE_TIMEOUT)
 
 
-_queues: dict[tuple[str, int], _Queue] = {}  # by space and environment; only those that have a leader
+_queues: dict[tuple[str, int], _Queue] = {}  # by space and environment; none is empty
 _entering = Lock()  # guards the queues
 
 
@@ -300,36 +292,28 @@ def _lead(queue: _Queue, leader: _Writer, failed: Exception | None = None) -> No
     known = _latest.get(queue.environment_id)
     try:
         if failed is not None:
-            group = [leader]
-            _fail(group, failed)
+            _fail([leader], failed)
             return
         if known and journal.can_pipeline() and not connection.in_atomic_block:
             queue.gather(known.writers)
-            group = queue.take()
+            group = queue.take(MOST)
             if _store_in_one_trip(queue, leader, known.turn, group):
                 return
-            queue.put_back()
-            group = []
+            group = queue.take(0)
         waited = leader.waited
         with changing(waited):
             turn = advance(queue.environment_id, waited)
-            group = queue.take()
+            group = queue.take(MOST)
             _latest[queue.environment_id] = _Latest(turn, len(group))
             inserted = _store_checked(queue.environment_id, turn, group)
             _note_written(queue, leader, group, inserted)
     except (_NobodyAccepted, NotFound):  # if the environment is gone, so are its keys: each writer retries alone
-        group = group or [leader]
-    except (OperationalError, InterfaceError, Unavailable) as error:
-        group = group or [leader]
-        _fail(group, error)
+        pass
     except Exception as error:
-        if not group:
-            group = [leader]
-            _fail(group, error)
+        if not group or isinstance(error, (OperationalError, InterfaceError, Unavailable)):
+            _fail(group or [leader], error)
     finally:
-        queue.hand_on(leader)
-        for each in group:
-            _end(queue, each)
+        _tell(queue, leader, group or [leader])
 
 
 def _note_written(queue: _Queue, leader: _Writer, group: Sequence[_Writer], inserted: int) -> None:
@@ -496,11 +480,10 @@ def _revisions(turn: WriterTurn, group: Iterable[_Writer]) -> list[RevisionChang
 
 
 def _tell(queue: _Queue, leader: _Writer, group: Sequence[_Writer]) -> None:
-    """Hand on the lead, and wake the writers whose changes are made."""
-    queue.hand_on(leader)
+    """Hand on the lead, and wake the writers of the group."""
+    queue.hand_on(leader, group)
     for each in group:
-        if each.offset:
-            _end(queue, each)
+        _end(queue, each)
 
 
 def _end(queue: _Queue, writer: _Writer) -> None:

@@ -328,14 +328,14 @@ class WaitingThreads:
 
 
 class ChangeThreads(WaitingThreads):
-    """Also has a queue, which a `WaitingLine` limits as if there were `as_of` threads.
+    """Also has a queue, as long as that of `counts_as` threads would be, since changes share commits.
 
     Its threads wait only for the database, so there is no deadlock: a task leaves its request to a commit under way.
     """
 
-    def __init__(self, threads: int, as_of: int = 16):
+    def __init__(self, threads: int, counts_as: int = 16):
         super().__init__(threads, "change", self._begin)
-        self._line = WaitingLine(as_of)
+        self._line = WaitingLine(counts_as)
 
     def takes_another(self) -> bool:
         return self._line.takes(self.waiting)

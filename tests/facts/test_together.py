@@ -65,7 +65,7 @@ def told(api: Api, user: str, name: str = "reader"):
 def are_waiting(environment_id: int, number: int) -> bool:
     """Whether so many wait for their turn, or to be in the next group."""
     queue = together._queues.get((HOME, environment_id))
-    return queue is not None and len({queue.leader, *queue._taken, *queue._waiting}) == number
+    return queue is not None and len(queue._writers) == number
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
