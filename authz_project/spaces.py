@@ -131,6 +131,7 @@ def place_of(slug: str) -> PlaceFound:
 
 
 SETTLED = 5.0  # seconds for which a request waits for the end of a move
+IN_VAIN = 30.0  # seconds for which none waits again after that: waiting requests occupy threads that others need
 LOOK_EVERY = 0.02
 
 MOVING = "the environment is being moved; try again"
@@ -141,6 +142,7 @@ class SpaceDirectory:
     """What this process remembers. An entry may be outdated: then its space refuses the key."""
 
     spaces: dict[str, str] = field(default_factory=dict)  # by slug; those that are not at home
+    in_vain: dict[str, float] = field(default_factory=dict)  # by slug: until when no request waits for its move
 
     def space_of(self, token: str) -> str:
         """Return the space where the key's environment was last seen."""
@@ -161,9 +163,14 @@ class SpaceDirectory:
             while (found := place_of(slug)).is_moving:
                 if not _is_sealed(token, found.space) and place_of(slug) == found:
                     break
-                if time.monotonic() > until:
+                now = time.monotonic()
+                if now > until:
+                    self.in_vain[slug] = now + IN_VAIN
+                if now < self.in_vain.get(slug, 0.0):
                     raise Unavailable(MOVING)
                 time.sleep(LOOK_EVERY)
+            else:
+                self.in_vain.pop(slug, None)
         if found.space:
             self.spaces[slug] = found.space
         else:

@@ -481,6 +481,26 @@ def test_who_has_no_key_does_not_wait_for_a_move(home, monkeypatch):
 
 
 @on_postgresql
+def test_only_the_first_requests_wait_for_a_move_that_does_not_end(home, monkeypatch):
+    """The threads that they occupy are those of other environments, too."""
+    api = filled("one")
+    monkeypatch.setattr(spaces, "SETTLED", 0.3)
+    waited: list[float] = []
+
+    def ask() -> None:
+        for _ in range(3):
+            started = time.monotonic()
+            assert api.get("/policy").status_code == 503
+            waited.append(time.monotonic() - started)
+
+    monkeypatch.setattr(moving._Mover, "_copy_rest", after(ask, moving._Mover._copy_rest))
+    moving.move("acme", "two")
+    assert waited[0] > 0.3 > max(waited[1:])
+    assert api.get("/policy").status_code == 200
+    assert not spaces.directory.in_vain
+
+
+@on_postgresql
 def test_a_key_that_is_revoked_during_a_move_stays_revoked(home, monkeypatch):
     """The move waits for what has begun to change keys. Later, the old place refuses it."""
     api = filled("one")
