@@ -46,22 +46,8 @@ log = logging.getLogger("authz.facts")
 MOMENT = 0.001  # seconds to wait for as many writers as shared the last commit
 
 
-def apply_as(caller: Caller, changes: Sequence[Change], request_id: str = "") -> Applied:
-    """Make all of the changes or none, with the rights of the caller's key now; return the offset of the commit."""
-    if not _may_share(changes) or journal.thread.run is not None:  # threads of a pool must not wait for each other
-        return apply_alone(caller, changes, request_id)
-    writer = _WaitingWriter(caller, changes, request_id)
-    queue = _entered(writer)
-    if not writer.leads:
-        with spans.noted("wait", of="turn"):
-            queue.wait(writer)
-    if writer.leads:
-        _lead(queue, writer)
-    return writer.applied()
-
-
 def apply_later(caller: Caller, changes: Sequence[Change], request_id: str, done: TakesOutcome) -> bool:
-    """Call `done` with a function that returns what `apply_as` would. Return False if that is not possible.
+    """Call `done` with a function that returns what `apply_alone` would. Return False if that is not possible.
 
     If no one else is committing, this thread commits, and calls `done` first. Otherwise it returns at once, and another
     thread of its pool calls it. `done` must not fail.
@@ -69,7 +55,7 @@ def apply_later(caller: Caller, changes: Sequence[Change], request_id: str, done
     run = journal.thread.run
     if run is None or not _may_share(changes):
         return False
-    writer = _WriterToldLater(caller, changes, request_id, done=done, run=run)
+    writer = _Writer(caller, changes, request_id, done, run)
     queue = _entered(writer)
     if writer.leads:
         _lead(queue, writer)
@@ -86,7 +72,7 @@ def _may_share(changes: Sequence[Change]) -> bool:
 
 
 def apply_alone(caller: Caller, changes: Sequence[Change], request_id: str) -> Applied:
-    """Do the same in a transaction of its own."""
+    """Make all of the changes or none, with the rights of the caller's key now; return the offset of the commit."""
     with changing():
         who = confirm(caller)
         applied = store.apply(who.environment_id, changes, By(who.author, request_id))
@@ -102,11 +88,17 @@ TakesOutcome = Callable[[Callable[[], Applied]], None]
 
 @dataclass(eq=False)
 class _Writer:
-    """Waiting changes, and their outcome: an offset, an error, or `is_alone` for a transaction of their own."""
+    """Waiting changes, and their outcome: an offset, an error, or `is_alone` for a transaction of their own.
+
+    No thread waits with it. `run` has one of its pool act for it.
+    """
 
     caller: Caller
     changes: Sequence[Change]
     request_id: str
+    done: TakesOutcome | None  # None once it was called, so that nothing keeps the request
+    run: journal.Elsewhere
+    parts: spans.Parts | None = field(default_factory=spans.parts)
     leads: bool = False
     is_over: bool = False  # it has its outcome
     since: float = field(default_factory=time.monotonic)
@@ -124,47 +116,24 @@ class _Writer:
     def is_refused(self) -> bool:
         return self.is_alone or self.error is not None
 
-    def wake(self, queue: _Queue) -> None:
-        """Called when another one makes this the leader, and once it has its outcome."""
-        raise NotImplementedError
+    def lead(self, queue: _Queue) -> None:
+        """Have another thread commit this writer's changes, and those of others."""
+        self.leads = True
+        self.run(lambda failed: spans.of_request(self.parts, partial(_lead, queue, self, failed)))
 
-    def applied(self) -> Applied:
-        """Return the outcome or raise it, making the changes alone if they were refused in a group."""
-        if self.is_alone:
-            return apply_alone(self.caller, self.changes, self.request_id)
-        if self.error is not None:
-            try:
-                raise self.error
-            finally:
-                self.error = None  # else error and traceback form a cycle until a garbage collection
-        return Applied(self.offset, version_id=self.version_id)
-
-
-@dataclass(eq=False)
-class _WaitingWriter(_Writer):
-    """A writer whose thread waits."""
-
-    woken: Event = field(default_factory=Event)
-
-    def wake(self, queue: _Queue) -> None:
-        self.woken.set()
-
-
-@dataclass(eq=False)
-class _WriterToldLater(_Writer):
-    """A writer whose thread does other work: `run` has another one of its pool act for it."""
-
-    done: TakesOutcome | None = field(kw_only=True)  # None once it was called, so that nothing keeps the request
-    run: journal.Elsewhere = field(kw_only=True)
-    parts: spans.Parts | None = field(default_factory=spans.parts)
-
-    def wake(self, queue: _Queue) -> None:
-        if not self.is_over:
-            self.run(lambda failed: spans.of_request(self.parts, partial(_lead, queue, self, failed)))
-        elif self.is_alone or isinstance(self.error, KeyRefused):
-            self.run(self._tell)  # this may take long: by a transaction, or where the environment is now
-        else:
-            self._tell()
+    def end(self) -> None:
+        """Tell the outcome, once there is one."""
+        if self.is_over:
+            return
+        self.is_alone = not (self.offset or self.error)
+        self.is_over = True
+        try:
+            if self.is_alone or isinstance(self.error, KeyRefused):
+                self.run(self._tell)  # this may take long: by a transaction, or where the environment is now
+            else:
+                self._tell()
+        except Exception:  # the others of the group are to be told
+            log.exception("cannot answer a change")
 
     def _tell(self, failed: Exception | None = None) -> None:
         if failed is not None and self.is_alone:
@@ -176,7 +145,18 @@ class _WriterToldLater(_Writer):
     def _call(self, done: TakesOutcome) -> None:
         if spans.is_on and not self.leads:
             spans.note("wait", spans.now() - self.waited, of="turn")
-        done(self.applied)
+        done(self._applied)
+
+    def _applied(self) -> Applied:
+        """Return the outcome or raise it, making the changes alone if they were refused in a group."""
+        if self.is_alone:
+            return apply_alone(self.caller, self.changes, self.request_id)
+        if self.error is not None:
+            try:
+                raise self.error
+            finally:
+                self.error = None  # else error and traceback form a cycle until a garbage collection
+        return Applied(self.offset, version_id=self.version_id)
 
 
 class _Queue:
@@ -194,12 +174,6 @@ class _Queue:
         if len(self._writers) == self._wanted:
             self._are_enough.set()
 
-    def wait(self, writer: _WaitingWriter) -> None:
-        """Wait until the writer leads or has its outcome. Raise `Busy` if no leader takes it within `WRITE_TIMEOUT`."""
-        if not writer.woken.wait(settings.WRITE_TIMEOUT or None):
-            self._give_up(writer)
-            writer.woken.wait()  # a leader is processing it, or has just made it the leader
-
     def gather(self, count: int) -> None:
         """Wait a moment for this many writers."""
         with _entering:
@@ -210,7 +184,7 @@ class _Queue:
         self._are_enough.wait(MOMENT)
 
     def take(self, most: int) -> list[_Writer]:
-        """Return the writers that have waited longest, with the leader. The others may give up meanwhile."""
+        """Return the writers that have waited longest, with the leader. The others may get `late`."""
         with _entering:
             self._taken = min(most, len(self._writers))
             return self._writers[: self._taken]
@@ -225,22 +199,13 @@ class _Queue:
             if not self._writers:
                 del _queues[self.space, self.environment_id]
                 return
-            self._writers[0].leads = True
-            self._writers[0].wake(self)
+            self._writers[0].lead(self)
 
-    def late(self) -> list[_WriterToldLater]:
-        """Remove and return writers that have waited for `WRITE_TIMEOUT`, and whose threads do not wait with them."""
-        may_leave = self._writers[max(1, self._taken) :]
-        found = [each for each in may_leave if isinstance(each, _WriterToldLater)]
-        found = [each for each in found if each.waited > settings.WRITE_TIMEOUT]
+    def late(self) -> list[_Writer]:
+        """Remove and return writers whose turn has not come within `WRITE_TIMEOUT`."""
+        found = [each for each in self._writers[max(1, self._taken) :] if each.waited > settings.WRITE_TIMEOUT]
         self._writers = [each for each in self._writers if each not in found]
         return found
-
-    def _give_up(self, writer: _Writer) -> None:
-        with _entering:
-            if writer in self._writers[max(1, self._taken) :]:
-                self._writers.remove(writer)
-                raise Busy(settings.WRITE_TIMEOUT)
 
 
 _queues: dict[tuple[str, int], _Queue] = {}  # by space and environment; none is empty
@@ -259,13 +224,13 @@ def _entered(writer: _Writer) -> _Queue:
 
 
 def end_late() -> None:
-    """Refuse writers whose turn has not come within `WRITE_TIMEOUT`, and that no thread waits for."""
+    """Refuse writers whose turn has not come within `WRITE_TIMEOUT`."""
     if settings.WRITE_TIMEOUT:
         with _entering:
-            late = [(queue, writer) for queue in _queues.values() for writer in queue.late()]
-        for queue, writer in late:
+            late = [writer for queue in _queues.values() for writer in queue.late()]
+        for writer in late:
             writer.error = Busy(settings.WRITE_TIMEOUT)
-            _end(queue, writer)
+            writer.end()
 
 
 # ---- leading -----------------------------------------------------------------------------------------------------
@@ -480,20 +445,10 @@ def _revisions(turn: WriterTurn, group: Iterable[_Writer]) -> list[RevisionChang
 
 
 def _tell(queue: _Queue, leader: _Writer, group: Sequence[_Writer]) -> None:
-    """Hand on the lead, and wake the writers of the group."""
+    """Hand on the lead, and tell the writers of the group their outcomes."""
     queue.hand_on(leader, group)
     for each in group:
-        _end(queue, each)
-
-
-def _end(queue: _Queue, writer: _Writer) -> None:
-    if not writer.is_over:
-        writer.is_alone = not (writer.offset or writer.error)
-        writer.is_over = True
-        try:
-            writer.wake(queue)
-        except Exception:  # the others of the group are to be told
-            log.exception("cannot answer a change")
+        each.end()
 
 
 def _fail(group: Iterable[_Writer], error: Exception) -> None:

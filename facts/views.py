@@ -462,13 +462,15 @@ def _apply(
         return response
 
     caller, later = unconfirmed_caller(request), request.respond_later
-    if is_load:
-        return responded(partial(together.apply_alone, caller, changes, request.id))
-    if later is not None and together.apply_later(
-        caller, changes, request.id, lambda applied: later(request, partial(responded, applied))
+    if (
+        later is not None
+        and not is_load
+        and together.apply_later(
+            caller, changes, request.id, lambda applied: later(request, partial(responded, applied))
+        )
     ):
         return RESPONDS_LATER
-    return responded(partial(together.apply_as, caller, changes, request.id))
+    return responded(partial(together.apply_alone, caller, changes, request.id))
 
 
 def _warnings(version_id: int | None, changes: list[Change]) -> list[str]:

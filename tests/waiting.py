@@ -1,15 +1,67 @@
-"""Others who write: one that has what all writers of an environment take first, and one that drops history."""
+"""Others who write: those of a server, one that has what all of them take first, and one that drops history."""
 
+import io
+import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from threading import Event
 
+import orjson
 import pytest
 from django.db import connection, transaction
 
+from authz_project import wsgi
+from authz_project.route import SEND_LATER, SENT_LATER, HTTPAnswer
+from authz_project.server.workers import ChangeThreads
+from facts import together
 from facts.history import prune
 from policy.core.journal import advance
+from policy.core.spaces import HOME
+from tests.conftest import Api
+
+
+class Writers:
+    """Threads that take changes as those of a server do."""
+
+    def __init__(self, threads: int):
+        self.changes = ChangeThreads(threads)
+
+    def send(self, api: Api, method: str, path: str, body: object, name: str) -> Future[HTTPAnswer]:
+        """The answer to be; the name is the request's id."""
+        answered: Future[HTTPAnswer] = Future()
+        text = orjson.dumps(body)
+        environ = {
+            "REQUEST_METHOD": method, "PATH_INFO": path, "QUERY_STRING": "", "CONTENT_LENGTH": str(len(text)),
+            "wsgi.input": io.BytesIO(text), "HTTP_AUTHORIZATION": f"Bearer {api.key}", "HTTP_X_REQUEST_ID": name,
+        }  # fmt: skip
+
+        def note(environ: dict[str, object], answer: HTTPAnswer) -> None:
+            self.changes.one_less()
+            answered.set_result(answer)
+
+        def work() -> bool:
+            answer = wsgi.ROUTES[path].answer(environ)
+            if answer is not SENT_LATER:
+                answered.set_result(answer)
+            return answer is not SENT_LATER
+
+        environ[SEND_LATER] = note
+        assert self.changes.do(work)
+        return answered
+
+
+def are_waiting(environment_id: int, number: int) -> bool:
+    """Whether so many wait for their turn, or to be in the next group."""
+    queue = together._queues.get((HOME, environment_id))
+    return queue is not None and len(queue._writers) == number
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
 
 
 @contextmanager

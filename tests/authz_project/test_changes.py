@@ -1,6 +1,5 @@
 """Changes that wait for one another take no threads, and each is told what became of it."""
 
-import io
 import threading
 import time
 from collections.abc import Iterator
@@ -15,50 +14,33 @@ import pytest
 import requests
 from django.db import connection
 
-from authz_project import wsgi
 from authz_project.keys import create_key, revoke_key
-from authz_project.route import SEND_LATER, SENT_LATER, HTTPAnswer
+from authz_project.route import HTTPAnswer
 from authz_project.server import workers
 from authz_project.server.workers import ChangeThreads, FeedThreads
 from facts import together
 from policy.core.journal import run_with_connection
 from tests.conftest import Api
-from tests.facts.test_together import POLICY, are_waiting, role, users, wait_for
+from tests.facts.test_together import POLICY, role, users
 from tests.service import Client
-from tests.waiting import another_writer
+from tests.waiting import Writers, another_writer, are_waiting, wait_for
 
 SECONDS = 3.0  # of a load, on each database
 
 
-class Outbox:
+class Outbox(Writers):
     """Answers to requests that a pool of change threads has taken, by name."""
 
     def __init__(self, threads: int = 2):
-        self.changes = ChangeThreads(threads)
+        super().__init__(threads)
         self.answers: SimpleQueue[tuple[str, HTTPAnswer]] = SimpleQueue()
 
-    def send(self, api: Api, path: str, body: object, name: str) -> None:
-        text = orjson.dumps(body)
-        environ = {
-            "REQUEST_METHOD": "POST", "PATH_INFO": path, "QUERY_STRING": "", "CONTENT_LENGTH": str(len(text)),
-            "wsgi.input": io.BytesIO(text), "HTTP_AUTHORIZATION": f"Bearer {api.key}", "HTTP_X_REQUEST_ID": name,
-        }  # fmt: skip
-
-        def note(environ: dict[str, object], answer: HTTPAnswer) -> None:
-            self.answers.put((name, answer))
-            self.changes.one_less()
-
-        def work() -> bool:
-            answer = wsgi.ROUTES[path].answer(environ)
-            if answer is not SENT_LATER:
-                self.answers.put((name, answer))
-            return answer is not SENT_LATER
-
-        environ[SEND_LATER] = note
-        assert self.changes.do(work)
+    def post(self, api: Api, path: str, body: object, name: str) -> None:
+        answered = self.send(api, "POST", path, body, name)
+        answered.add_done_callback(lambda answered: self.answers.put((name, answered.result())))
 
     def told(self, api: Api, user: str) -> None:
-        self.send(api, "/api/facts", role(user), user)
+        self.post(api, "/api/facts", role(user), user)
 
     def received(self, number: int) -> dict[str, HTTPAnswer]:
         return dict(self.answers.get(timeout=30) for _ in range(number))
@@ -98,9 +80,9 @@ def test_each_writer_of_a_group_is_told_what_became_of_its_own_change(api, outbo
     with outbox.behind_another(api.environment.pk, 5):
         outbox.told(api, "ann")
         wait_for(lambda: are_waiting(api.environment.pk, 1))
-        outbox.send(api, "/api/facts", nonsense, "nonsense")
+        outbox.post(api, "/api/facts", nonsense, "nonsense")
         outbox.told(revoked, "dan")
-        outbox.send(api, "/api/batch", [{"inserts": [role("eve")]}, {"deletes": [role("zoe")]}], "both")
+        outbox.post(api, "/api/batch", [{"inserts": [role("eve")]}, {"deletes": [role("zoe")]}], "both")
         outbox.told(api, "bob")
         wait_for(lambda: are_waiting(api.environment.pk, 5))
         if connection.vendor == "postgresql":  # on SQLite, nobody can revoke it meanwhile

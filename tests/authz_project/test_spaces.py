@@ -44,8 +44,8 @@ from policy.core.spaces import HOME, _configs, close_others, current, entered, h
 from policy.errors import AuthzError, Moved, NotFound
 from policy.models import Environment, PolicyDraft, PolicyVersion, PublishRequest
 from tests.conftest import Api, _empty
-from tests.facts.test_together import wait_for
 from tests.faults.worlds import fact
+from tests.waiting import wait_for
 
 NAMES = ("one", "two")
 on_postgresql = pytest.mark.parametrize("db", ["postgresql"], indirect=True)

@@ -10,7 +10,8 @@ from facts import numbering
 from facts.models import Signature
 from facts.numbering import NARROW
 from tests.checks.conftest import about, fact, publish, remove, store
-from tests.facts.test_together import LATER, doing, somebody_waits, wait_for
+from tests.facts.test_together import LATER, doing, somebody_waits
+from tests.waiting import wait_for
 
 TEAMS = """
 actor User {}

@@ -7,8 +7,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from threading import Event
 
+import orjson
 import pytest
 from django.db import DataError, OperationalError, connection
+from django.http import HttpResponse
 from django.test.utils import CaptureQueriesContext
 
 from authz_project.keys import create_key, hash_of, revoke_key
@@ -20,11 +22,10 @@ from facts.wire import Fact, exact_pattern, fact_from_json
 from policy.active import Caller, Scope, caller_of_hash
 from policy.core import journal
 from policy.core.journal import advance, changing, current_offset
-from policy.core.spaces import HOME
 from policy.models import Environment, Revision
 from policy.publishing import publish
 from tests.conftest import Api
-from tests.waiting import another_writer, elsewhere
+from tests.waiting import Writers, another_writer, are_waiting, elsewhere, wait_for
 
 POLICY = "actor User {} resource Repo { roles = ['reader']; }".replace("'", '"')
 
@@ -46,12 +47,24 @@ def role(user: str, name: str = "reader") -> dict:
     return {"predicate": "has_role", "args": [{"type": kind, "id": text} for kind, text in args]}
 
 
+class Received(HttpResponse):
+    def json(self):
+        return orjson.loads(self.content)
+
+
+writers: list[Writers] = []  # those of the test
+
+
+@pytest.fixture(autouse=True)
+def server(db) -> None:
+    connection.close()  # a test before may have dropped what it has prepared
+    writers[:] = [Writers(4)]
+
+
 def sent(api: Api, method: str, path: str, body: object):
-    """The answer, in a thread of its own."""
-    try:
-        return api.request(method, path, body)
-    finally:
-        connection.close()
+    """The answer of a server to a change."""
+    status, headers, content = writers[0].send(api, method, f"/api{path}", body, "").result(30)
+    return Received(content, status=status, headers=dict(headers))
 
 
 def make_read_only(key: ApiKey) -> None:
@@ -60,19 +73,6 @@ def make_read_only(key: ApiKey) -> None:
 
 def told(api: Api, user: str, name: str = "reader"):
     return sent(api, "POST", "/facts", role(user, name))
-
-
-def are_waiting(environment_id: int, number: int) -> bool:
-    """Whether so many wait for their turn, or to be in the next group."""
-    queue = together._queues.get((HOME, environment_id))
-    return queue is not None and len(queue._writers) == number
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
 
 
 def gathered(pool: ThreadPoolExecutor, environment_id: int, calls: list[Callable]) -> list[Future]:
@@ -155,7 +155,7 @@ def warm(request, api) -> int:
 def test_a_group_that_only_inserts_is_one_statement(api, monkeypatch):
     assert told(api, "zoe").status_code == 200
     for calls in ([("ann", "a")], [("bob", "b"), ("zoe", "reader"), ("bob", "b")]):
-        group = [together._WaitingWriter(caller_of(api), [Inserts(facts(*call))], f"by {call[0]}") for call in calls]
+        group = [waiting_writer(api, [Inserts(facts(*call))], f"by {call[0]}") for call in calls]
         assert committed(api, group, monkeypatch) == ["SELECT UPDATE WITH"]
     found = Revision.objects.filter(environment=api.environment).order_by("number")
     assert [(each.inserted, each.deleted, each.request_id) for each in found][-4:] == [
@@ -208,7 +208,11 @@ def test_what_fails_in_one_round_trip_is_stored_once(api, monkeypatch):
     assert revisions_of(api) == [(number, 1, 0) for number in range(1, 5)]
 
 
-def committed(api: Api, group: list[together._WaitingWriter], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def waiting_writer(api: Api, changes: list[store.Change], request_id: str = "") -> together._Writer:
+    return together._Writer(caller_of(api), changes, request_id, None, lambda work: work(None))
+
+
+def committed(api: Api, group: list[together._Writer], monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Commit the changes of these writers together; return the first words of the statements that are sent.
 
     Those of one element are sent together: SELECT limits the wait, UPDATE takes the turn, and WITH makes changes and
@@ -229,12 +233,12 @@ def committed(api: Api, group: list[together._WaitingWriter], monkeypatch: pytes
     return trips + [word for each in queries if (word := each["sql"].split()[0]) not in ("BEGIN", "COMMIT")]
 
 
-def writer_of(api: Api, *steps: tuple[str, str]) -> together._WaitingWriter:
+def writer_of(api: Api, *steps: tuple[str, str]) -> together._Writer:
     changes = [
         Inserts(facts(user, "reader")) if kind == "inserts" else Deletes([exact_pattern(facts(user, "reader")[0])])
         for kind, user in steps
     ]
-    return together._WaitingWriter(caller_of(api), changes, "")
+    return waiting_writer(api, changes)
 
 
 def revisions_of(api: Api) -> list[tuple[int, int, int]]:
@@ -315,11 +319,8 @@ def test_what_one_connection_inserts_and_another_deletes_is_counted_as_it_was(ap
     caller, fact = caller_of(api), facts("ann", "reader")
 
     def insert() -> None:
-        try:
-            for _ in range(ROUNDS):
-                together.apply_as(caller, [Inserts(fact)])
-        finally:
-            connection.close()
+        for _ in range(ROUNDS):
+            assert told(api, "ann").status_code == 200
 
     def delete() -> None:
         try:
@@ -668,7 +669,7 @@ def test_writers_at_random_are_as_one_after_the_other(api, seed):
         try:
             for _ in range(CHANGES):
                 path, body, steps = changes_at_random(source)
-                answer = api.post(path, body)
+                answer = sent(api, "POST", path, body)
                 assert answer.status_code == (200 if steps else 400), answer.content
                 if steps:
                     offset = int(answer["OsoOffset"])
