@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any, NamedTuple
@@ -485,25 +485,15 @@ def as_json(found: FeedPage) -> dict[str, Any]:
 # snapshot.
 
 
-def found(caller: Caller, asked: FeedRequest, patience: float) -> FeedPage:
-    """Return the changes as soon as there are some, or none after `patience` seconds. Each read checks the key."""
-    return _awaited(caller.environment_id, lambda: confirm(caller).environment_id, asked, patience)
+def found(environment_id: int, asked: FeedRequest, patience: float, caller: Caller | None = None) -> FeedPage:
+    """Return the changes as soon as there are some, or none after `patience` seconds.
 
-
-def followed(environment_id: int, asked: FeedRequest, patience: float) -> FeedPage:
-    """Return the same without a key."""
-    return _awaited(environment_id, lambda: environment_id, asked, patience)
-
-
-def _awaited(environment_id: int, confirmed: Callable[[], int], asked: FeedRequest, patience: float) -> FeedPage:
-    """Read until there are changes, or until timeout. A revision without any requested fact does not end the wait.
-
-    `confirmed` returns the environment to read from, in the snapshot of each read.
+    A revision without any requested fact does not end the wait. With a caller, each read checks the key.
     """
 
     @read_snapshot()
     def look() -> FeedPage:
-        return read(confirmed(), asked)
+        return read(confirm(caller).environment_id if caller else environment_id, asked)
 
     until = time.monotonic() + patience
     while True:

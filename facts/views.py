@@ -438,7 +438,8 @@ class ChangesEndpoint(Endpoint):
     def get(self, request: Request) -> Response:
         asked, wait = feed_from_query(request)
         patience = wait if request.headers.get(MAY_WAIT, True) else 0
-        return Response(as_json(feed.found(unconfirmed_caller(request), asked, patience)))
+        caller = unconfirmed_caller(request)
+        return Response(as_json(feed.found(caller.environment_id, asked, patience, caller)))
 
 
 def _apply(

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 from django.core.management.base import CommandError
 
-from facts.feed import FeedPage, FeedRequest, feed_position_from_text, followed
+from facts.feed import FeedPage, FeedRequest, feed_position_from_text, found
 from facts.wire import name_from_json
 from policy.core import spaces
 from policy.errors import MalformedRequest, NotFound
@@ -47,10 +47,10 @@ class Command(PolicyCommand):
         position = feed_position_from_text(after)
         usual = {each: signal.signal(each, stop) for each in (signal.SIGINT, signal.SIGTERM)}
         try:
-            for found in _pages(environment, FeedRequest(position, predicates=names)):
-                for change in found.changes:
-                    # A part of a revision comes alone, so `found.after` is just after it: readers can resume there.
-                    line = change | {"next": found.after.text} if "part" in change else change
+            for page in _pages(environment, FeedRequest(position, predicates=names)):
+                for change in page.changes:
+                    # A part of a revision comes alone, so `page.after` is just after it: readers can resume there.
+                    line = change | {"next": page.after.text} if "part" in change else change
                     self.stdout.write(orjson.dumps(line).decode())
                 self.stdout.flush()
                 if is_unread():
@@ -67,13 +67,13 @@ def _pages(environment: Environment, asked: FeedRequest) -> Iterator[FeedPage]:
     while True:
         enter_space_of(environment)
         try:
-            found = followed(environment.pk, asked, LOOK_EVERY)
+            page = found(environment.pk, asked, LOOK_EVERY)
         except NotFound:  # unless it was moved meanwhile, it was deleted
             if spaces.space_of(environment.slug) == spaces.current():
                 raise
             continue
-        yield found
-        asked = replace(asked, after=found.after)
+        yield page
+        asked = replace(asked, after=page.after)
 
 
 def is_unread() -> bool:
