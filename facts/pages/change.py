@@ -1,13 +1,12 @@
 """The pages that add, delete, import and export facts."""
 
-import atexit
 import io
 import os
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
+from tempfile import TemporaryDirectory, mkstemp
 from typing import BinaryIO
 
 from django import forms
@@ -221,9 +220,7 @@ def exported(walk: Sequence[SearchColumn], form: str, name: str) -> FileOnDisk:
 
 
 def _written(walk: Sequence[SearchColumn], form: str) -> str:
-    number, path = tempfile.mkstemp(prefix="facts-")  # readable only by this user
-    _forget_at_exit()
-    _left.add(path)
+    number, path = mkstemp(dir=_folder().name)  # readable only by this user
     try:
         with os.fdopen(number, "wb") as file, io.TextIOWrapper(file, "utf-8", newline="") as text:
             WRITERS[form](text, every(walk))
@@ -233,24 +230,15 @@ def _written(walk: Sequence[SearchColumn], form: str) -> str:
     return path
 
 
-_left: set[str] = set()
+@cache
+def _folder() -> TemporaryDirectory[str]:
+    """Return this process's folder of files, which is deleted with what is left in it when the process ends."""
+    return TemporaryDirectory(prefix="facts-")
 
 
 def _forget(path: str) -> None:
-    _left.discard(path)
     with suppress(OSError):
         os.unlink(path)  # noqa: PTH108
-
-
-@cache
-def _forget_at_exit() -> None:
-    """Register `_forget_all`, once; at import, it would be of the parent of this process."""
-    atexit.register(_forget_all)
-
-
-def _forget_all() -> None:
-    for path in tuple(_left):
-        _forget(path)
 
 
 # ---- importing ----------------------------------------------------------------------------------------------------
