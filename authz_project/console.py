@@ -22,7 +22,7 @@ from authz_project.examples import ExampleQuestion
 from authz_project.limits import LoginForm
 from authz_project.spaces import seen, slugs_elsewhere, spaces
 from checks.ask_pages.question import query_of, suggestions
-from facts.history_pages import revisions_of
+from facts.history import revisions_of
 from facts.keyset_pages import Count, counts, search_columns
 from facts.models import Signature
 from policy import publishing

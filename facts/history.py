@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from django.contrib.admin.models import LogEntry
 from django.contrib.contenttypes.models import ContentType
 from django.db import connection
+from django.db.models import QuerySet
 
 from facts import read
 from facts.models import COLUMNS, MAX_ARGUMENTS, PAST, STORED, Row
@@ -169,7 +170,8 @@ def _merged(changes: Iterable[_RevisionChange]) -> list[_RevisionChange]:
 def _entries(
     environment_id: int, changes: Sequence[_RevisionChange], signatures: Mapping[int, Signature]
 ) -> Iterator[Entry]:
-    made = revisions(environment_id, {change.revision for change in changes})
+    numbers = {change.revision for change in changes}
+    made = {each.number: each for each in revisions_of(environment_id).filter(number__in=numbers)}
     for number, group in groupby(changes, lambda each: each.revision):
         found: dict[bool, list[FactChange]] = {True: [], False: []}
         for each in group:
@@ -179,10 +181,10 @@ def _entries(
             yield Entry(made[number], tuple(found[True]), tuple(found[False]))
 
 
-def revisions(environment_id: int, numbers: Iterable[int]) -> dict[int, Revision]:
-    """Return the revisions that are kept, by number, each with the version that was active from then on."""
-    found = Revision.objects.filter(environment_id=environment_id, number__in=list(numbers))
-    return {each.number: each for each in found.select_related("policy_version").defer("policy_version__source")}
+def revisions_of(environment_id: int) -> QuerySet[Revision]:
+    """Return the revisions with what is shown of them, including their policy versions without the text."""
+    found = Revision.objects.filter(environment=environment_id)
+    return found.select_related("policy_version").defer("policy_version__source")
 
 
 def _changes(

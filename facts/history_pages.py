@@ -4,12 +4,11 @@ from collections.abc import Sequence
 from functools import partial
 from urllib.parse import urlencode
 
-from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
 
 from facts import history
-from facts.history import History, HistoryKey, latest_periods, since_text, until_text
+from facts.history import History, HistoryKey, latest_periods, revisions_of, since_text, until_text
 from facts.models import COLUMNS, Row, Signature
 from facts.pages.browse import browse_url, fact_url, timeline_url, value_url
 from facts.read import fact_of_row, read_snapshot
@@ -54,12 +53,6 @@ def timeline(request: HttpRequest, environment: Environment) -> dict[str, object
         "happened": [(revision, before, None) for revision, before in zip(page.rows, earlier)],
         "pager": page.pager(_REVISIONS, lambda each: each.number, partial(timeline_url, environment.pk)),
     }
-
-
-def revisions_of(environment_id: int) -> QuerySet[Revision]:
-    """Return the revisions with what a page shows of them, including their policy versions without the text."""
-    found = Revision.objects.filter(environment=environment_id)
-    return found.select_related("policy_version").defer("policy_version__source")
 
 
 def activated_url(version: PolicyVersion) -> str:

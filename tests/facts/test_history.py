@@ -274,10 +274,10 @@ def test_all_above_the_horizon_that_is_told_is_told(environment, monkeypatch, na
 
 PAGES = {
     "timeline": [(history_pages, "earlier_than")],
-    "revision": [(history, "_changes"), (history, "revisions"), (history_pages, "earlier_than")],
-    "fact": [(history, "_changes"), (history, "revisions"), (history_pages, "latest_periods")],
-    "kind": [(history, "_changes"), (history, "revisions"), (history_pages, "_shown")],
-    "value": [(history, "_changes"), (history, "revisions"), (history_pages, "_shown")],
+    "revision": [(history, "_changes"), (history, "revisions_of"), (history_pages, "earlier_than")],
+    "fact": [(history, "_changes"), (history, "revisions_of"), (history_pages, "latest_periods")],
+    "kind": [(history, "_changes"), (history, "revisions_of"), (history_pages, "_shown")],
+    "value": [(history, "_changes"), (history, "revisions_of"), (history_pages, "_shown")],
 }
 
 
