@@ -780,15 +780,15 @@ def test_follow_changes_goes_on_in_the_new_space(home, admin_user_of_home, monke
         lambda: insert(api, role("dan", "2")), lambda: moving.move("acme", HOME),
         lambda: insert(api, role("dan", "3")), remove,
     ])  # fmt: skip
-    followed = follow_changes.followed
+    found = follow_changes.found
 
     def read(*asked: object) -> FeedPage:
         with entered(HOME):
             next(steps)()
-        return followed(*asked)
+        return found(*asked)
 
     monkeypatch.setattr(follow_changes, "LOOK_EVERY", 0.1)
-    monkeypatch.setattr(follow_changes, "followed", read)
+    monkeypatch.setattr(follow_changes, "found", read)
     with pytest.raises(CommandError, match="the environment no longer exists"):
         call_command("follow_changes", environment="acme", after="0")
     changes = [orjson.loads(line) for line in capsys.readouterr().out.splitlines()]
