@@ -16,7 +16,7 @@ from policy.core import clock
 from policy.models import Environment, Revision
 from policy.publishing import publish
 from tests.facts.test_commands import run
-from tests.facts.test_together import codes, offsets, told, waiting
+from tests.facts.test_together import codes, offsets, sent, server, told, waiting  # noqa: F401
 
 SOON, LATER = "2096-12-01T00:00:00Z", "2097-01-01T12:30:00.250000Z"
 SIGNED = ("2096-12-01T02:00:00+02:00", "2096-11-30T23:30:00-00:30", "2096-12-01t00:00:00.0000004z")  # all of them SOON
@@ -283,10 +283,9 @@ def test_who_says_an_end_commits_alone(api, monkeypatch):
     alone = []
     usual = together.apply_alone
     monkeypatch.setattr(together, "apply_alone", lambda *given: alone.append(given) or usual(*given))
-    insert(api, member("ann"))
-    assert not alone
-    insert(api, member("ann", SOON))
-    assert len(alone) == 1
+    for expiry, number in ((None, 0), (SOON, 1)):
+        assert sent(api, "POST", "/batch", [{"inserts": [member("ann", expiry)]}]).status_code == 200
+        assert len(alone) == number
 
 
 def _role(user: str, end: str) -> dict:

@@ -252,7 +252,7 @@ def test_what_was_before_the_horizon_is_not_told(api):
 
 
 @pytest.mark.parametrize("reads", ["all", "kind", "value", "revision"])
-@pytest.mark.parametrize("name", ["_changes", "revisions"])
+@pytest.mark.parametrize("name", ["_changes", "revisions_of"])
 def test_all_above_the_horizon_that_is_told_is_told(environment, monkeypatch, name, reads):
     """The horizon moves, and rows are dropped, between any two statements of an answer."""
     numbers = [insert(environment, MEMBER, ADMIN), delete(environment, MEMBER), insert(environment, OTHER)]
