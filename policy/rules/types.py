@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from policy.language import ast
 from policy.language.source import shown
+from policy.rules.changes import AtomSet, atom_set, narrowed, term_set
 from policy.rules.declarations import PREDICATES, RELATION, Mask, Problems, Vocabulary, bits_of
 from policy.rules.flatten import (
     FlatRule,
@@ -18,7 +19,7 @@ from policy.rules.flatten import (
     terms_of,
     uses_of,
 )
-from policy.rules.program import Atom, Literal, Member, Not, Program, Rule, Signature, Term, Types, Var, types_of
+from policy.rules.program import Atom, Literal, Member, Not, Program, Rule, Signature, Term, Types, Var
 from policy.values import ACTOR, INTEGER, RESOURCE, STRING, Value
 
 # ---- One narrowing of the open variables of all rules, as described below ------------------------------------------
@@ -336,8 +337,6 @@ def _warn_of_nothing(rules: list[FlatRule], typings: list[Typing], vocabulary: V
 _HAS_ROLE, _HAS_RELATION = "has_role", "has_relation"
 PLACE = 1  # index of the name among the arguments
 
-_Pattern = tuple[Types, ...]
-
 
 def has_name(signature: Signature) -> bool:
     """Return whether facts of the signature contain the name of a role or a relation."""
@@ -350,80 +349,49 @@ def known_names(program: Program, signature: Signature) -> frozenset[str] | None
     """Return the names with which facts of a signature can matter to the policy; None if any name can."""
     if not has_name(signature):
         return None
-    names = _PredicateNames(program, signature.predicate)
-    types = [frozenset((name,)) for name in signature.types]
-    return frozenset(names.found) if names.look(tuple(types)) else None
+    calls = [
+        (rule, atom)
+        for rule in program.rules
+        for atom in atoms_of((rule.head, *rule.body))
+        if atom.predicate == signature.predicate
+    ]
+    found: set[str] = set()
+    queue = [AtomSet.of_signature(signature)]
+    for atoms in queue:  # grows during the loop
+        found.update(_declared_names(program, atoms))
+        for rule, atom in calls:
+            known = narrowed(rule, atom, atoms) if key_of(atom) == atoms.key else None
+            if known is None:
+                continue
+            name = term_set(atom.args[PLACE], known)
+            if name.values is not None:
+                found.update(value.id for value in name.values)
+            elif atom is not rule.head and not _hands_on(rule, atom):
+                return None
+            elif atom is not rule.head and (handed := atom_set(rule.head, known)) not in queue:
+                queue.append(handed)
+    return frozenset(found)
 
 
-class _PredicateNames:
-    """Collects the names of one predicate, following type patterns from rule to rule."""
+def _declared_names(program: Program, atoms: AtomSet) -> Iterator[str]:
+    if len(atoms.args) == 2:
+        yield from program.global_roles
+        return
+    for name in atoms.types[0 if atoms.predicate == _HAS_RELATION else 2]:
+        known = program.types.get(name)
+        if known is not None:
+            yield from known.relations if atoms.predicate == _HAS_RELATION else known.roles
 
-    def __init__(self, program: Program, predicate: str):
-        self.program = program
-        self.predicate = predicate
-        self.found: set[str] = set()
-        self.seen: set[_Pattern] = set()
 
-    def look(self, pattern: _Pattern) -> bool:
-        """Add the names that are known for such facts; return False if any name may matter."""
-        if pattern in self.seen:
-            return True
-        self.seen.add(pattern)
-        self.found.update(self._declared_types(pattern))
-        return all(self._taken(rule, atom, pattern) for rule, atom in self._uses(pattern))
-
-    def _declared_types(self, pattern: _Pattern) -> Iterator[str]:
-        if len(pattern) == 2:
-            yield from self.program.global_roles
-            return
-        for name in pattern[0 if self.predicate == _HAS_RELATION else 2]:
-            known = self.program.types.get(name)
-            if known is not None:
-                yield from known.relations if self.predicate == _HAS_RELATION else known.roles
-
-    def _uses(self, pattern: _Pattern) -> Iterator[tuple[Rule, Atom]]:
-        for rule in self.program.rules:
-            for atom in atoms_of((rule.head, *rule.body)):
-                if self._meets(rule, atom, pattern):
-                    yield rule, atom
-
-    def _meets(self, rule: Rule, atom: Atom, pattern: _Pattern) -> bool:
-        if atom.predicate != self.predicate or len(atom.args) != len(pattern):
-            return False
-        return all(not types.isdisjoint(types_of(term, rule.types)) for term, types in zip(atom.args, pattern))
-
-    def _taken(self, rule: Rule, atom: Atom, pattern: _Pattern) -> bool:
-        """Add the names that an atom of a rule has in this position; return False if it may have any."""
-        match atom.args[PLACE]:
-            case Value(id=name):
-                self.found.add(name)
-                return True
-            case Var() as name:
-                return atom is rule.head or self._bound(rule, atom, name, pattern)
+def _hands_on(rule: Rule, atom: Atom) -> bool:
+    """Return whether the rule only passes the name on from this atom to its head, which has the same predicate."""
+    head, name = rule.head, atom.args[PLACE]
+    if head.predicate != atom.predicate or head.args[PLACE : PLACE + 1] != (name,):
         return False
-
-    def _bound(self, rule: Rule, atom: Atom, name: Var, pattern: _Pattern) -> bool:
-        listed = [each for each in rule.body if isinstance(each, Member) and each.variable == name]
-        if listed:
-            self.found.update(value.id for value in listed[0].values)
-            return True
-        if self._hands_on(rule, atom, name):
-            met: dict[object, Types] = {term: types for term, types in zip(atom.args, pattern) if isinstance(term, Var)}
-            heads = [(term, types_of(term, rule.types)) for term in rule.head.args]
-            return self.look(tuple(types & met.get(term, types) for term, types in heads))
-        return False
-
-    def _hands_on(self, rule: Rule, atom: Atom, name: Var) -> bool:
-        """Return whether the rule only passes the name on from this atom to its head, which has the same predicate."""
-        head = rule.head
-        if head.predicate != self.predicate or head.args[PLACE : PLACE + 1] != (name,):
-            return False
-        others = [each for each in rule.body if each is not atom and not (isinstance(each, Not) and each.atom is atom)]
-        terms = [term for each in others for term in terms_of(each)]
-        own = [
-            term for place, term in enumerate((*head.args, *atom.args)) if place not in (PLACE, len(head.args) + PLACE)
-        ]
-        return name not in terms and name not in own
+    others = [each for each in rule.body if each is not atom and not (isinstance(each, Not) and each.atom is atom)]
+    terms = [term for each in others for term in terms_of(each)]
+    own = [term for args in (head.args, atom.args) for term in (*args[:PLACE], *args[PLACE + 1 :])]
+    return name not in terms and name not in own
 
 
 # ---- signatures ---------------------------------------------------------------------------------------------------

@@ -55,6 +55,8 @@ def known(policy: str, predicate: str, *types: str):
         (INHERITED, "has_role User String Repo", {"reader", "writer"}),
         (INHERITED + 'has_permission(u: User, "x", d: Doc) if has_role(u, "guest", d);', "has_role User String Repo",
          {"guest", "reader", "writer"}),
+        ("has_role(u: User, r: String) if o matches Org and has_role(u, r, o);", "has_role User String Org",
+         {"member", "owner", "root"}),
         # and one that looks names up in facts knows all of them
         ("has_permission(u: User, a: String, o: Org) if has_role(u, r, o) and grants(r, a);",
          "has_role User String Org", None),

@@ -63,6 +63,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--features", nargs="*", default=(), help="names of features, or of modules of them: ladders")
     parser.add_argument("--written", action="store_true", help="policies that were written to be tricky")
     parser.add_argument("--bare", action="store_true", help="programs of few rules without blocks, also as of now")
+    parser.add_argument("--mixed", action="store_true", help="such programs with subtypes, values in heads and lists")
     parser.add_argument("--answer-sets", action="store_true", help="held to clingo instead of the oracle")
     parser.add_argument("--ways", type=int, default=1, help="decisions and goals of each policy asked in every way")
     parser.add_argument("--skip", type=int, nargs="*", default=(), help="seeds to leave out")
@@ -137,7 +138,7 @@ def run(seeds: Iterable[int], options: argparse.Namespace) -> int:
     from tests.properties.questions import Refused
 
     new_key, tally, refusals, started = keys(), Counter(), Counter(), time.monotonic()
-    asking = Asking(tally, ask=now_and_then if options.bare else ask)
+    asking = Asking(tally, ask=now_and_then if options.bare or options.mixed else ask)
     prints, wrong = options.prints, defaultdict(set)
     until = started + 60 * options.minutes if options.minutes else float("inf")
     for seed in itertools.takewhile(lambda _: time.monotonic() < until, seeds):
@@ -173,11 +174,16 @@ def outcomes_of(seed: int, options: argparse.Namespace, new_key, asking: Asking,
     from tests.properties.written import some_case
 
     rng = Random(seed)
-    case = bare_case(rng, seed % 2 == 0) if options.bare else some_case(seed, rng, options.features, options.written)
+    is_bare = options.bare or options.mixed
+    case = (
+        bare_case(rng, seed % 2 == 0, options.mixed)
+        if is_bare
+        else some_case(seed, rng, options.features, options.written)
+    )
     try:
         with at_most(WHOLE_CASE):
-            found = outcomes(case if options.bare else in_every_way(case, rng, options.ways), new_key, asking)
-            against = None if options.bare else refusal(case, rng, new_key)
+            found = outcomes(case if is_bare else in_every_way(case, rng, options.ways), new_key, asking)
+            against = None if is_bare else refusal(case, rng, new_key)
             is_modest = against is not None and any(words in against for words in (*MODEST, *LIMITS.values()))
             tally["tests in policies", "refused" if is_modest else "WRONG" if against else "right"] += 1
             if against and not is_modest:
