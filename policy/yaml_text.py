@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import yaml
-from yaml import events
 
 LARGEST = 1024 * 1024  # characters of the document
 DEEPEST = 20  # levels of nested maps and lists
@@ -54,7 +53,7 @@ class LocatedMap(dict[object, object]):
 
     def __init__(self) -> None:
         super().__init__()
-        self.events: dict[str, tuple[events.ScalarEvent, events.Event]] = {}
+        self.events: dict[str, tuple[yaml.ScalarEvent, yaml.Event]] = {}
 
     def line(self, name: str) -> int | None:
         """Return the line of a key; None if the map does not have it."""
@@ -85,7 +84,7 @@ class YamlReader:
 
     def read(self) -> object:
         try:
-            self._events: Iterator[events.Event] = yaml.parse(self.text, Loader=_PARSER)
+            self._events: Iterator[yaml.Event] = yaml.parse(self.text, Loader=_PARSER)
             return self.document()
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark
@@ -99,28 +98,28 @@ class YamlReader:
 
     def document(self) -> object:
         documents = [
-            self.value(next(self._events), 1) for event in self._events if type(event) is events.DocumentStartEvent
+            self.value(next(self._events), 1) for event in self._events if type(event) is yaml.DocumentStartEvent
         ]
         if len(documents) > 1:
             raise YamlRejected("must be one YAML document")
         return documents[0] if documents else None
 
-    def value(self, event: events.Event, depth: int) -> object:
+    def value(self, event: yaml.Event, depth: int) -> object:
         self._check(event, depth)
         match event:
-            case events.ScalarEvent():
+            case yaml.ScalarEvent():
                 return _plain(event) if self._types is None else self._typed(event)
-            case events.SequenceStartEvent():
+            case yaml.SequenceStartEvent():
                 return self.read_list(event, depth)
         return self.read_map(event, depth)
 
-    def read_list(self, start: events.Event, depth: int) -> list[object]:
-        return [self.value(each, depth + 1) for each in self.until(events.SequenceEndEvent)]
+    def read_list(self, start: yaml.Event, depth: int) -> list[object]:
+        return [self.value(each, depth + 1) for each in self.until(yaml.SequenceEndEvent)]
 
-    def read_map(self, start: events.Event, depth: int) -> LocatedMap:
+    def read_map(self, start: yaml.Event, depth: int) -> LocatedMap:
         """Read a map. Duplicate keys are rejected: to keep the last one would hide a mistake."""
         found = LocatedMap()
-        for event in self.until(events.MappingEndEvent):
+        for event in self.until(yaml.MappingEndEvent):
             key = self._key(event, depth)
             if key.value in found.events:
                 raise YamlRejected("is a duplicate", key.value, _place(event))
@@ -129,34 +128,34 @@ class YamlReader:
             found[_plain(key) if self._types is None else key.value] = self.value(value, depth + 1)
         return found
 
-    def _key(self, event: events.Event, depth: int) -> events.ScalarEvent:
+    def _key(self, event: yaml.Event, depth: int) -> yaml.ScalarEvent:
         self._check(event, depth)
-        if not isinstance(event, events.ScalarEvent):
+        if not isinstance(event, yaml.ScalarEvent):
             raise _refused(event, "a key must be a string")
         if event.value == _MERGE and event.implicit[0]:
             raise _refused(event, "merge keys (`<<`) are not allowed; write out the values")
         return event
 
-    def until(self, end: type[events.Event]) -> Iterator[events.Event]:
+    def until(self, end: type[yaml.Event]) -> Iterator[yaml.Event]:
         """Yield the first event of each node before the end; the caller consumes the rest of the node in between."""
         for event in self._events:
             if type(event) is end:
                 return
             yield event
 
-    def _check(self, event: events.Event, depth: int) -> None:
+    def _check(self, event: yaml.Event, depth: int) -> None:
         self._on_node()
         self._read += 1
         if self._read > self.most_nodes:
             raise YamlRejected(f"must have at most {self.most_nodes:,} keys and values")
-        if isinstance(event, events.AliasEvent) or (isinstance(event, events.NodeEvent) and event.anchor is not None):
+        if isinstance(event, yaml.AliasEvent) or (isinstance(event, yaml.NodeEvent) and event.anchor is not None):
             raise _refused(event, "anchors and aliases (`&`, `*`) are not allowed; write out the values")
-        if isinstance(event, events.ScalarEvent | events.CollectionStartEvent) and event.tag is not None:
+        if isinstance(event, yaml.ScalarEvent | yaml.CollectionStartEvent) and event.tag is not None:
             raise _refused(event, "tags (`!`) are not allowed")
-        if isinstance(event, events.MappingStartEvent | events.SequenceStartEvent) and depth > self.deepest:
+        if isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent) and depth > self.deepest:
             raise _refused(event, f"must not be nested deeper than {self.deepest} levels")
 
-    def _typed(self, event: events.ScalarEvent) -> object:
+    def _typed(self, event: yaml.ScalarEvent) -> object:
         tag = self._types.resolve(yaml.ScalarNode, event.value, event.implicit)
         try:
             return self._types.construct_object(yaml.ScalarNode(tag, event.value))
@@ -164,15 +163,15 @@ class YamlReader:
             raise _refused(event, f"invalid YAML: {reason}") from None
 
 
-def _plain(event: events.ScalarEvent) -> object:
+def _plain(event: yaml.ScalarEvent) -> object:
     """Return the scalar's value; words such as `true` and `null` are special only without quotes."""
     return _WORDS.get(event.value, event.value) if event.implicit[0] else event.value
 
 
-def _refused(event: events.Event, reason: str) -> YamlRejected:
+def _refused(event: yaml.Event, reason: str) -> YamlRejected:
     return YamlRejected(reason, "", _place(event))
 
 
-def _place(event: events.Event) -> tuple[int, int]:
+def _place(event: yaml.Event) -> tuple[int, int]:
     assert event.start_mark is not None, "what a parser yields has a place"
     return event.start_mark.line + 1, event.start_mark.column + 1

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import yaml
-from yaml import events
 
 from authz_project.importers import ir
 from policy.errors import AuthzError
@@ -130,19 +129,19 @@ class _PlacedReader(YamlReader):
         super().__init__(text, _Types(""))
         self.file, self.lines = file, re.split(r"\r\n|[\n\r\x85\u2028\u2029]", text)
 
-    def read_list(self, start: events.Event, depth: int) -> LocatedList:
+    def read_list(self, start: yaml.Event, depth: int) -> LocatedList:
         found = LocatedList()
-        for event in self.until(events.SequenceEndEvent):
+        for event in self.until(yaml.SequenceEndEvent):
             found.places.append(self.place(event))
             found.append(self.value(event, depth + 1))
         return found
 
-    def read_map(self, start: events.Event, depth: int) -> Located:  # type: ignore[override]
+    def read_map(self, start: yaml.Event, depth: int) -> Located:  # type: ignore[override]
         plain: Any = super().read_map(start, depth)
         found = Located(self.place(start), plain.items())
         for name, (key, value) in plain.events.items():
             found.places[name] = self.place(key), self.place(value)
-            if isinstance(value, events.ScalarEvent) and value.style in ("|", ">"):
+            if isinstance(value, yaml.ScalarEvent) and value.style in ("|", ">"):
                 found.blocks[name] = block = self._block(key, value)
                 found.places[name] = self.place(key), block.place
         return found

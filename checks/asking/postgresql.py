@@ -14,7 +14,6 @@ from weakref import WeakKeyDictionary
 import psycopg
 from psycopg import capabilities, errors
 from psycopg.adapt import Transformer
-from psycopg.errors import error_from_result
 from psycopg.generators import fetch, send
 from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGresult
@@ -284,7 +283,7 @@ def _good(raw: psycopg.Connection, result: PGresult, wanted: ExecStatus) -> PGre
         return result
     if raw.pgconn.status != ConnStatus.OK:  # the server could not report the reason
         raise psycopg.OperationalError(result.get_error_message())
-    raise error_from_result(result)
+    raise errors.error_from_result(result)
 
 
 def _is_forgotten(result: PGresult) -> bool:

@@ -15,7 +15,6 @@ from functools import cache, partial
 from itertools import count
 from secrets import randbits
 from sqlite3 import SQLITE_BUSY
-from threading import Condition
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -559,7 +558,7 @@ class OffsetWatch:
     """The newest known offsets of the environments that threads wait for."""
 
     def __init__(self) -> None:
-        self._news = Condition()
+        self._news = threading.Condition()
         self._waiting: dict[int, int] = {}  # how many threads wait, by environment
         self._spaces: dict[int, str] = {}  # where they are, by environment
         self._newest: dict[int, int] = {}  # the newest known offset, by environment

@@ -27,7 +27,6 @@ from itertools import chain
 from mmap import mmap
 from pathlib import Path
 from sys import getsizeof
-from threading import Lock
 from time import monotonic
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -526,7 +525,7 @@ class Recent(Generic[K, V]):
         self._newer: dict[K, V] = {}
         self._older: dict[K, V] = {}
         self._weight = 0  # of the newer ones
-        self._changing = Lock()
+        self._changing = threading.Lock()
 
     def get(self, key: K) -> V | None:
         found = self._newer.get(key)

@@ -12,7 +12,6 @@ from argparse import Action, ArgumentParser, ArgumentTypeError, _ActionsContaine
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from time import sleep, strftime
 from typing import Any, TypeVar
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser, OutputWrapper, SystemCheckError
@@ -179,10 +178,10 @@ def until_interrupted(files: Sequence[str], act: Callable[[], None], output: Out
                 act()
             except CommandError as reason:
                 output.write(str(reason))
-            output.write(f"-- {strftime('%H:%M:%S')}, watching; Ctrl-C to stop --")
+            output.write(f"-- {time.strftime('%H:%M:%S')}, watching; Ctrl-C to stop --")
             output.flush()
             while _states(files) == before:
-                sleep(INTERVAL)
+                time.sleep(INTERVAL)
     except KeyboardInterrupt:
         return
 
