@@ -131,7 +131,11 @@ def _alone(slug: str) -> Iterator[None]:
             (is_ours,) = cursor.fetchone()
         if not is_ours:
             raise Unavailable(f"Environment `{slug}` is being moved by another process.")
-        yield
+        try:
+            yield
+        finally:
+            with suppress(Error):  # the connection may be lost
+                lock.rollback()  # PostgreSQL may notice only later that it is closed
 
 
 @contextmanager

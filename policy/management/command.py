@@ -7,11 +7,11 @@ import os
 import shutil
 import sys
 import threading
-import time
 from argparse import Action, ArgumentParser, ArgumentTypeError, _ActionsContainer
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from time import monotonic, sleep, strftime
 from typing import Any, TypeVar
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser, OutputWrapper, SystemCheckError
@@ -87,10 +87,10 @@ class Progress:
         self._drawn = ""
         self._lock = threading.Lock()
         self._is_over = threading.Event()
-        self._began = time.monotonic()
+        self._began = monotonic()
 
     def __enter__(self) -> Progress:
-        self._began = time.monotonic()
+        self._began = monotonic()
         if self._is_seen:
             start_thread("progress", self._draw_until_over)
         return self
@@ -138,7 +138,7 @@ class Progress:
         wait = self.patience
         while not self._is_over.wait(wait):
             wait = self.every
-            line = self.line(time.monotonic() - self._began, shutil.get_terminal_size().columns)
+            line = self.line(monotonic() - self._began, shutil.get_terminal_size().columns)
             with self._lock:
                 if line != self._drawn and not self._is_over.is_set():
                     # Overwrite the old line, then erase its rest: erasing it first would flicker.
@@ -178,10 +178,10 @@ def until_interrupted(files: Sequence[str], act: Callable[[], None], output: Out
                 act()
             except CommandError as reason:
                 output.write(str(reason))
-            output.write(f"-- {time.strftime('%H:%M:%S')}, watching; Ctrl-C to stop --")
+            output.write(f"-- {strftime('%H:%M:%S')}, watching; Ctrl-C to stop --")
             output.flush()
             while _states(files) == before:
-                time.sleep(INTERVAL)
+                sleep(INTERVAL)
     except KeyboardInterrupt:
         return
 

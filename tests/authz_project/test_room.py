@@ -47,8 +47,10 @@ def test_who_is_not_answered_gives_room_back(budget, held):
 
 
 def test_who_is_not_begun_gives_room_back(budget, held):
+    intake = Intake.__new__(Intake)
+    intake._confirms_together = False
     with mock.patch.object(Intake, "_do", fail), pytest.raises(RuntimeError):
-        Intake.__new__(Intake)._begin(None, SimpleNamespace(client="127.0.0.1:1"), None, {}, held, b"")
+        intake._begin(None, SimpleNamespace(client="127.0.0.1:1"), None, held, b"", {})
     assert budget.held == 0
 
 
