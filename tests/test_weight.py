@@ -30,7 +30,7 @@ TWO_MEANINGS = {
     "Rule", "SQLite", "Signature", "Term", "Test", "Var",
 }  # fmt: skip
 LIMITS = {
-    "lines": 74_588,
+    "lines": 74_592,
     "files": 298,
     "lines with imports": 4_630,
     "files with `FROM authz_fact`": 2,
