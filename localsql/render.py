@@ -25,7 +25,7 @@ from checks.engine.plan.plan import (
     Same,
 )
 from checks.engine.rules import clauses
-from checks.engine.rules.clauses import Col, Const, Member, Operand, Term, Var, type_of
+from checks.engine.rules.clauses import FRESH, Col, Const, Member, Operand, Term, Var, type_of
 from checks.engine.sql.render import ColumnsOf, Renderer, SelectScope, no_columns
 from checks.engine.sql.text import Column, Shown, Text, joined
 from localsql.bindings import Bindings
@@ -430,10 +430,10 @@ class LocalRenderer(Renderer[Dialect, Columns]):
         """Return the term as a column of a table that the statement defines; None if that is impossible."""
         term, family = column.term, column.family
         match term:
+            case Var() | Const(FRESH.id):  # such an id equals no other
+                return self.dialect.null(family)
             case Const(text):
                 return self.dialect.constant(text, family) if column.is_compared else self._constant(text, family)
-            case Var():
-                return self.dialect.null(family)
         typed = self.typed(term, scope)
         if typed.is_normal and typed.family != family and family in NATIVE and not column.is_compared:
             raise DoesNotFit
