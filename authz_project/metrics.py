@@ -97,7 +97,10 @@ OF_WORKERS = (
     _counter("requests", "Requests served", "endpoint", "method", "code"),
     _histogram("request_seconds", "Request duration, without time in the queue", _ANSWER, "endpoint"),
     _histogram(
-        "wait_seconds", "Time spent waiting for a thread, a database connection or the write lock", _QUICK, "of"
+        "wait_seconds",
+        "Time spent waiting for a thread, a database connection, the write lock or a shared confirmation",
+        _QUICK,
+        "of",
     ),
     _histogram("statement_seconds", "Duration of database queries of checks", _QUICK),
     _counter("statements_failed", "Database queries of checks that failed"),

@@ -75,6 +75,7 @@ class HTTPAnswer(NamedTuple):
 
 SEND_LATER = "authz.send_later"  # in an environ: takes it and its `HTTPAnswer`, once `SENT_LATER` stands for that
 SENT_LATER = HTTPAnswer(0, [], b"")
+_COUNTED = "authz.counted"  # in a request's environ: whether it has counted towards the rate limit of its key
 ANSWER_AGAIN = "authz.answer_again"  # beside it: takes the environ, and has a thread answer the request from its start
 
 
@@ -262,12 +263,17 @@ class KeyAuthentication(BaseAuthentication):
         try:
             caller = caller_of_token(token, self._scopes.get(request.method))  # None for an unhandled method: any key
         except ScopeMissing:  # the key is valid, so this counts towards its rate limit
-            if settings.RATE_LIMIT is not None:
-                take_token(hash_of(token), settings.RATE_LIMIT)
+            _count_once(request.headers, hash_of(token))
             raise
-        if settings.RATE_LIMIT is not None:
-            take_token(caller.key_hash, settings.RATE_LIMIT)
+        _count_once(request.headers, caller.key_hash)
         return None, caller
+
+
+def _count_once(environ: Environ, key_hash: str) -> None:
+    """Count a request towards the rate limit of its key, once however often it is answered again (`answer_again`)."""
+    if settings.RATE_LIMIT is not None and _COUNTED not in environ:
+        take_token(key_hash, settings.RATE_LIMIT)
+        environ[_COUNTED] = True
 
 
 # ---- bodies -------------------------------------------------------------------------------------------------------

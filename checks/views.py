@@ -84,19 +84,7 @@ class Asking(Endpoint):
     scopes: ClassVar = {"POST": Scope.READ}
 
 
-Reply = tuple[object, AnswerSource]  # the response body, and the answer it was made from
-
-
-class LoggedReply(NamedTuple):
-    """A reply as it is sent, and as the decision log records it."""
-
-    body: object
-    found: AnswerSource
-    logged: object  # the body for the decision log
-
-
-def _of_cache(cached: CachedAnswer) -> LoggedReply:
-    return LoggedReply(cached.body, cached, cached.body)
+Reply = tuple[object, AnswerSource]  # the response body, perhaps as JSON, and the answer it was made from
 
 
 class Answering(Asking, ABC):
@@ -109,44 +97,38 @@ class Answering(Asking, ABC):
     def post(self, request: Request) -> Response:
         who = unconfirmed_caller(request)
         key = cache_key(who, self._what(request), request.body)
-        if key and request.answer_again is not None:
-            respond = partial(self._respond, request, who)
-            if confirm_together(who, key, request, lambda cached: respond(_of_cache(cached))):
+        cached = lookup(who, key) if key else None
+        if cached is not None and request.answer_again is not None:
+            respond = partial(self._respond, request, who, cached.body, cached)
+            if confirm_together(who, cached, request, respond):
                 return RESPONDS_LATER
-        replied = self._replica_reply if settings.REPLICAS else self._logged_reply
-        return self._respond(request, who, replied(request, who, key))
+        replied = self._replica_reply if settings.REPLICAS else self._reply
+        return self._respond(request, who, *replied(request, who, key, cached))
 
-    def _respond(self, request: Request, who: Caller, reply: LoggedReply) -> Response:
-        found = reply.found
-        note(request, who, reply.logged, found.revision, found.version_id)
+    def _respond(self, request: Request, who: Caller, body: object, found: AnswerSource) -> Response:
+        note(request, who, body, found.revision, found.version_id)
         headers = {OFFSET: str(found.revision)}
         if found.unused.kinds:
             headers[HEADER] = line_of(found.unused)
             log.info("request %s: context facts %s", request.id, headers[HEADER])
         if warning := found.warning:
             headers[WARNING] = warning
-        return Response(reply.body, headers=headers)
+        return Response(body, headers=headers)
 
-    def _replica_reply(self, request: Request, who: Caller, key: CacheKey | None) -> LoggedReply:
+    def _replica_reply(self, request: Request, who: Caller, key: CacheKey | None, cached: CachedAnswer | None) -> Reply:
         """Return a replica's answer, or the primary's if the replica fails or may be stale."""
 
-        def attempt() -> AttemptResult[LoggedReply]:
-            reply = self._logged_reply(request, who, key)
-            return AttemptResult(reply, reply.found.seen, self.least(request))
+        def attempt() -> AttemptResult[Reply]:
+            reply = self._reply(request, who, key, cached)
+            return AttemptResult(reply, reply[1].seen, self.least(request))
 
         return read(who, position_seen(request), attempt)
 
-    def _logged_reply(self, request: Request, who: Caller, key: CacheKey | None) -> LoggedReply:
-        cached = lookup(who, key) if key else None
-        if cached is not None:
-            return _of_cache(cached)
-        logged, found = self.reply(request, who)
-        note_state(who, found)
-        if not key:
-            return LoggedReply(logged, found, logged)
-        body = orjson.dumps(logged)
-        store(who, key, found, body)
-        return LoggedReply(body, found, logged)
+    def _reply(self, request: Request, who: Caller, key: CacheKey | None, cached: CachedAnswer | None) -> Reply:
+        if cached is not None and is_confirmed(who, cached):
+            return cached.body, cached
+        body, found = self.reply(request, who)
+        return store(who, key, found, body), found
 
     def least(self, request: Request) -> int:
         """Return the minimum revision of the answer: that of the page which a request continues, or 0."""
@@ -235,47 +217,42 @@ def cache_key(who: Caller, what: bytes, body: bytes) -> CacheKey | None:
 
 
 def lookup(who: Caller, key: CacheKey) -> CachedAnswer | None:
-    """Return the cached answer to the same request, if nothing has changed since."""
-    found = _unconfirmed(who, key)
-    if found is None:
-        return None
-    now = confirmed(who)  # one statement, which also checks the key
-    _noted(who.environment_id, now)
-    if found.valid_while != now:
-        return None
-    if spans.is_on:
-        spans.add(_CONFIRMED)
-    return found
-
-
-def _unconfirmed(who: Caller, key: CacheKey) -> CachedAnswer | None:
-    """Return the cached answer, unless this process knows of a later state."""
+    """Return the cached answer to the same request, unless this process knows of a later state."""
     found = _answers.get(key)
     return None if found is None or found.valid_while != _latest.get(who.environment_id) else found
 
 
-def store(who: Caller, key: CacheKey, found: AnswerSource, body: bytes) -> None:
-    """Store an answer, unless it has no `valid_while`, is too large, or was computed within a transaction.
+def is_confirmed(who: Caller, cached: CachedAnswer) -> bool:
+    """Return whether nothing has changed since, by one statement, which also checks the key."""
+    now = _noted(who.environment_id, confirmed(who))
+    if cached.valid_while != now:
+        return False
+    if spans.is_on:
+        spans.add(_CONFIRMED)
+    return True
 
-    A transaction makes several changes under one moment, which others see only after the commit. An answer from in
+
+def store(who: Caller, key: CacheKey | None, found: AnswerSource, body: object) -> object:
+    """Record the state that an answer was computed in, and cache the answer if it has a key. Return the body to send.
+
+    An answer is not cached if it has no `valid_while`, is too large, or was computed within a transaction. A
+    transaction makes several changes under one moment, which others see only after the commit. An answer from in
     between would be wrong for that moment.
     """
-    if found.valid_while is None or run.in_transaction():
-        return
+    if found.valid_while is None:
+        return body
     state = _noted(who.environment_id, found.valid_while)  # one object for all answers of a state
-    answer = CachedAnswer(compact(body), found.unused, state, found.warning)
-    if len(body) <= _SMALL and not found.unused.kinds:
+    if key is None or run.in_transaction():
+        return body
+    text = orjson.dumps(body)
+    answer = CachedAnswer(compact(text), found.unused, state, found.warning)
+    if len(text) <= _SMALL and not found.unused.kinds:
         if len(_small) >= _MOST_SMALL:
             _small.clear()
         answer = _small.setdefault(answer, answer)
     if _bytes_of(key, answer) <= settings.ANSWER_CACHE / _SHARE:
         _answers.store(key, answer)
-
-
-def note_state(who: Caller, found: AnswerSource) -> None:
-    """Record the state that an answer was computed in, whether or not the answer is stored."""
-    if found.valid_while is not None:
-        _noted(who.environment_id, found.valid_while)
+    return text
 
 
 def _noted(environment_id: int, state: SnapshotState) -> SnapshotState:
@@ -293,16 +270,16 @@ def _noted(environment_id: int, state: SnapshotState) -> SnapshotState:
 # While a thread waits for PostgreSQL to confirm answers, other threads leave theirs to it and take the next request. It
 # confirms all of them by its next statement, which begins after they arrived, and sends them.
 
-Respond = Callable[[CachedAnswer], Response]
 _MOST_TOGETHER = 100  # answers; further ones keep their threads, so that an overload shows
 _LONGEST = 0.1  # seconds for which one thread confirms answers of others
 
 
 class _WaitingRequest(NamedTuple):
     request: Request
-    answer: CachedAnswer
-    respond: Respond
+    valid_while: SnapshotState
+    respond: Callable[[], Response]
     parts: spans.Parts | None
+    since: float  # when it was left to another thread, by `spans.now`; 0.0 for the thread's own
 
 
 _KeyInSpace = tuple[str, int, str]  # a space, an environment and a key
@@ -310,22 +287,19 @@ _together: dict[_KeyInSpace, list[_WaitingRequest]] = {}  # where a thread confi
 _joining = Lock()
 
 
-def confirm_together(who: Caller, key: CacheKey, request: Request, respond: Respond) -> bool:
+def confirm_together(who: Caller, cached: CachedAnswer, request: Request, respond: Callable[[], Response]) -> bool:
     """Respond later: with the cached answer if nothing has changed since, else as if there was none.
 
-    Return False, without doing so, if there is no answer to confirm, or too many wait already.
+    Return False, without doing so, if too many wait already.
     """
-    found = _unconfirmed(who, key)
-    if found is None:
-        return False
-    waiting = _WaitingRequest(request, found, respond, spans.parts())
+    waiting = _WaitingRequest(request, cached.valid_while, respond, spans.parts(), 0.0)
     place = here.name, who.environment_id, who.key_hash
     with _joining:
         others = _together.get(place)
         if others is None:
             _together[place] = [waiting]
         elif len(others) < _MOST_TOGETHER:
-            others.append(waiting)
+            others.append(waiting._replace(since=spans.now()) if spans.is_on else waiting)
         else:
             return False
     if others is None:
@@ -362,7 +336,7 @@ def _finish(waiting: _WaitingRequest, now: SnapshotState | None) -> None:
     request, later, again = waiting.request, waiting.request.respond_later, waiting.request.answer_again
     assert later is not None and again is not None
     try:
-        if waiting.answer.valid_while == now:
+        if waiting.valid_while == now:
             spans.of_request(waiting.parts, partial(later, request, partial(_confirmed, waiting)))
         else:
             again()
@@ -372,8 +346,10 @@ def _finish(waiting: _WaitingRequest, now: SnapshotState | None) -> None:
 
 def _confirmed(waiting: _WaitingRequest) -> Response:
     if spans.is_on:
+        if waiting.since:
+            spans.note("wait", waiting.since, of="confirmation")
         spans.add(_CONFIRMED)
-    return waiting.respond(waiting.answer)
+    return waiting.respond()
 
 
 A_MOMENT = "a revision number or an RFC 3339 time"

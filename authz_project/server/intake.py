@@ -649,9 +649,9 @@ def at_once() -> int:
 
 
 def _note_waiting(environ: Environ) -> None:
-    """Record, for observers, that the request waits for a thread from now on."""
+    """Record, for observers, that the request waits for a thread from now on, or has waited and is answered again."""
     if spans.is_on:
-        environ[spans.WAITS_SINCE] = spans.now()
+        environ.setdefault(spans.WAITS_SINCE, spans.now())
 
 
 def _may_wait(environ: Environ) -> bool:

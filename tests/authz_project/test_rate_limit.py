@@ -9,8 +9,11 @@ import pytest
 from authz_project import limits, wsgi
 from authz_project import settings as service_settings
 from authz_project.keys import create_key
+from authz_project.route import KeyAuthentication
 from authz_project.settings import Rate
+from facts.views import StatsEndpoint
 from policy.active import Scope
+from policy.endpoint import Request
 from tests.authz_project.test_two_ways import Ways
 from tests.conftest import Api, whole
 from tests.service import start_service
@@ -107,6 +110,16 @@ def test_a_key_that_lacks_the_scope_is_limited_as_well(api, settings, clock):
     settings.RATE_LIMIT = Rate(2, 60)
     narrow = Api(api.environment, create_key(api.environment, scopes=[Scope.FACTS])[1])
     assert [narrow.get("/stats").status_code for _ in range(4)] == [403, 403, 429, 429]
+
+
+def test_a_request_that_is_answered_again_counts_once(api, settings, clock):
+    """Its cached answer was outdated, or its environment has moved: a server handles its environ again."""
+    settings.RATE_LIMIT = Rate(2, 60)
+    authentication = KeyAuthentication(StatsEndpoint())
+    environ = {"HTTP_AUTHORIZATION": f"Bearer {api.key}"}
+    for _ in range(3):
+        authentication.authenticate(Request("GET", environ, bytes, "an id", 0.0))
+    assert [api.get("/stats").status_code for _ in range(2)] == [200, 429]
 
 
 def test_without_a_limit_nothing_is_counted(api, clock):

@@ -31,7 +31,7 @@ from facts.numbering import signature_number
 from facts.store import Inserts
 from facts.table import fact_table
 from facts.wire import fact_from_json, rows_of
-from policy.core import memory
+from policy.core import memory, spans
 from policy.core.clock import new_moment
 from policy.core.journal import advance
 from policy.endpoint import RESPONDS_LATER, Request, Response
@@ -476,12 +476,14 @@ class Together:
     api: Api
     told: list[dict] = field(default_factory=list)
     again: list[Request] = field(default_factory=list)
+    parts: list[spans.Parts] = field(default_factory=list)  # of each request
 
     def ask(self, body=ANN_READS) -> Response:
         request = Request("POST", {}, lambda: orjson.dumps(body), "an id", time.perf_counter())
         request.auth = caller_of_token(self.api.key)
         request.respond_later = lambda request, respond: self.told.append(orjson.loads(respond().data))
         request.answer_again = partial(self.again.append, request)
+        self.parts.append(spans.begin(request.started))
         return AUTHORIZE.post(request)
 
 
@@ -515,6 +517,16 @@ def test_those_that_come_while_a_statement_runs_share_the_next_one(together, mon
     found = meanwhile(monkeypatch, two_more)
     assert together.ask() is RESPONDS_LATER
     assert together.told == [{"allowed": True}] * 3 and len(found) == 2 and not views._together
+
+
+def test_the_time_until_another_thread_has_confirmed_an_answer_is_told(together, monkeypatch):
+    monkeypatch.setattr(spans, "is_on", True)
+    meanwhile(monkeypatch, together.ask)
+    together.ask()
+    (_, alone, other), facts = together.parts, {"of": "confirmation"}
+    assert [name for name, *_ in alone] == ["statement", "kept", "decision"]
+    assert [name for name, *_ in other] == ["statement", "wait", "kept", "decision"] and other[1][3] == facts
+    assert 0 < other[0][2] < other[1][2] < other[1][1]
 
 
 def test_no_one_is_told_what_was_so_before_it_asked(together, monkeypatch):
