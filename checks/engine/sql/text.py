@@ -343,7 +343,7 @@ def _chosen(constants: ConstantSet, dialect: Dialect) -> Text:
 def one_of(text: Text, ids: Sequence[str], dialect: Dialect) -> Text:
     """Return the test that a text is one of the ids."""
     if len(ids) > MOST_LISTED:
-        return dialect.among_few(text, ("SELECT v FROM ", *_listed(ids, dialect), " x"))
+        return (*text, " IN (SELECT v FROM ", *_listed(ids, dialect), " x)")
     if len(ids) == 1:
         return (*text, " = ", Const(ids[0]))
     return (*text, " IN (", *joined(", ", ((Const(each),) for each in ids)), ")")
