@@ -11,9 +11,8 @@ are answered one by one in the same snapshot, each by statements of its own.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from math import prod
@@ -53,9 +52,8 @@ from checks.asking.question import (
     shared_cache,
     state_and_rows,
 )
-from checks.engine.compile import MOST_WEIGHT, AnswerRow, Compiled, KnownFacts, Rendered, Shape, answers_of, rendered
+from checks.engine.compile import MOST_WEIGHT, AnswerRow, Compiled, Rendered, Shape, answers_of, rendered
 from checks.engine.rules.clauses import Other, Slot
-from checks.engine.rules.ruleset import RuleSet
 from checks.engine.sql.render import inline_table, with_tables
 from checks.engine.sql.rounds import Fetched
 from checks.engine.sql.text import Dialect, Piece, Statement, Text, finished, joined
@@ -73,17 +71,19 @@ RowNumbers = dict[tuple[object, ...], list[int]]
 
 
 class CompiledOutline(NamedTuple):
-    """A compiled outline. `expression` is None if its answer takes rounds."""
+    """A compiled outline, with the SQL expression of its answer for one row of values.
+
+    It says whether there is an answer, or has all answers as JSON. It is empty if nothing can be true, whatever the
+    facts, and None if the answer takes rounds.
+    """
 
     outline: Outline
-    expression: AnswerExpression | None
+    expression: Text | None
+    is_guarded: bool
+    reads: int  # number of tables that it reads
     misses_signatures: bool  # whether it relies on a signature having no facts
     marks: Marks  # of the environment's signatures when it was compiled
     is_doubtful: bool  # whether such questions may have words that the policy does not have
-
-    @property
-    def reads(self) -> int:
-        return self.expression.weight if self.expression else 0
 
 
 class Grouped(NamedTuple):
@@ -108,7 +108,7 @@ def statements_for(session: LiveSession, questions: Sequence[Question], context:
     common = session.key_of(tuple(rows), context, by_rows=True)._replace(asked=())  # what the questions share
     program = session.program_of(common)
     known = [_compiled(session, common, outline) for outline in rows if all(map(program.knows, outline.types))]
-    together = [each for each in known if each.expression is not None and each.expression.text]
+    together = [each for each in known if each.expression]
     groups = _groups_of(session, common).with_all(together) if together else []
     found = [_ready(session, common, group, rows, context, given) for group in groups]
     for each in known:
@@ -144,17 +144,22 @@ def _compiled(session: LiveSession, common: StatementKey, outline: Outline) -> C
 
 
 def _compile(session: LiveSession, key: StatementKey, outline: Outline) -> CompiledOutline:
-    numbering, expression = numbering_of(session.numbers_of(key), key.inline), None
+    numbering = numbering_of(session.numbers_of(key), key.inline)
+    expression, is_guarded, reads = None, False, 0
     if all(kind in OPERANDS or kind == EVERY for _, _, kind, _ in outline.variables):
-        shape, columns, rules = key.shape((0,)), _columns_of(outline), session.rules_of(key)
-        expression = expression_of(rules, shape, columns, key.dialect, numbering)
+        shape = key.shape((0,))
+        found = rendered(session.rules_of(key), shape, key.dialect, numbering)
+        expression = expression_of(found, shape, columns_of(outline), key.dialect)
+        (root,) = found.plans
+        is_guarded, reads = bool(root.guarded or root.grounded), root.plan.weight
     doubtful = may_be_unknown(session.program_of(key), outline)
-    return CompiledOutline(outline, expression, bool(numbering.missing), numbering.marks, doubtful)
+    missing = bool(numbering.missing)
+    return CompiledOutline(outline, expression, is_guarded, reads, missing, numbering.marks, doubtful)
 
 
-def _columns_of(outline: Outline) -> tuple[str, ...]:
-    """Return the slots of the outline's values, in the order of assignment."""
-    return tuple(dict.fromkeys(place for _, _, kind, place in outline.variables if kind in (OTHER, VALUE)))
+def columns_of(outline: Outline) -> list[str]:
+    """Return the slots of the outline's values, which are columns of a row, in the order of assignment."""
+    return list(dict.fromkeys(place for _, _, kind, place in outline.variables if kind in (OTHER, VALUE)))
 
 
 # ---- groups of outlines ------------------------------------------------------------------------------------------
@@ -191,8 +196,7 @@ def _groups_of(session: LiveSession, common: StatementKey) -> Groups:
 
 
 def _fits(compiled: CompiledOutline, group: Sequence[CompiledOutline]) -> bool:
-    weight = sum(each.expression.weight for each in (compiled, *group) if each.expression)
-    return len(group) < MOST_OUTLINES and weight <= MOST_WEIGHT
+    return len(group) < MOST_OUTLINES and sum(each.reads for each in (compiled, *group)) <= MOST_WEIGHT
 
 
 def _ready(
@@ -222,10 +226,11 @@ def _grouped(session: LiveSession, key: StatementKey, group: tuple[CompiledOutli
     numbering = numbering_of(session.numbers_of(key), key.inline)
     if not all(_is_up_to_date(each, numbering.marks) for each in group):
         raise Renumbered
-    expressions = [each.expression for each in group if each.expression is not None]
     watches = session.watches or any(each.misses_signatures for each in group)
     confirmation = Confirmation(session.environment_id, session.needs_key, watches, numbering.marks.ends, key.dialect)
-    statement = statement_of(expressions, key.dialect, key.inline, confirmation.of_rows)
+    arms = [_arm(each, slot_of(place), key.dialect) for place, each in enumerate(group)]
+    rows = confirmation.of_rows(joined(" UNION ALL ", arms), COLUMNS)
+    statement = finished((*with_tables(inline_table(key.dialect, key.inline)), *rows), key.dialect)
     numbers = {each: numbering.of(each) for each in key.inline}
     return Grouped(statement, numbering.marks, numbers, sum(each.reads for each in group))
 
@@ -257,7 +262,7 @@ def _answers_of(compiled: CompiledOutline, answer: object) -> Sequence[AnswerRow
     if not isinstance(answer, str):
         return []
     rows = [tuple(row) for row in orjson.loads(answer)]
-    return answers_of(rows) if compiled.expression and compiled.expression.is_guarded else rows
+    return answers_of(rows) if compiled.is_guarded else rows
 
 
 def _at(places: Sequence[int], ready: Ready) -> Ready:
@@ -307,36 +312,13 @@ def answered_each(
 COLUMNS = 2  # columns of an arm: the number of the row, and the answer
 
 
-@dataclass(frozen=True)
-class AnswerExpression:
-    """The SQL expression of a question's answer for one row: whether there is an answer, or all answers as JSON.
-
-    Without a `text`, the question cannot be true, whatever the facts.
-    """
-
-    columns: tuple[str, ...]  # of the row: the question's slots
-    text: Text = ()
-    is_guarded: bool = False
-    weight: int = 0  # number of tables it reads
-
-
-def expression_of(
-    rules: RuleSet,
-    shape: Shape,
-    columns: tuple[str, ...],
-    dialect: Dialect,
-    known: KnownFacts,
-) -> AnswerExpression | None:
+def expression_of(found: Rendered, shape: Shape, columns: Sequence[str], dialect: Dialect) -> Text | None:
     """Return the shape's single question as an expression; None if its recursion must be evaluated in rounds."""
-    found = rendered(rules, shape, dialect, known)
     if found.renderer is None:
-        return AnswerExpression(columns)
+        return ()
     if found.renderer.rounds:
         return None
-    whole = _within(found, shape, dialect)
-    text = tuple([_of_row(piece, columns) for piece in whole])
-    (root,) = found.plans
-    return AnswerExpression(columns, text, bool(root.guarded or root.grounded), root.plan.weight)
+    return tuple([_of_row(piece, columns) for piece in _within(found, shape, dialect)])
 
 
 def _within(found: Rendered, shape: Shape, dialect: Dialect) -> Text:
@@ -350,32 +332,22 @@ def _within(found: Rendered, shape: Shape, dialect: Dialect) -> Text:
     return (*with_tables([*defined, rows]), f"SELECT {dialect.gathered(columns)} FROM found")
 
 
-def _of_row(piece: Piece, columns: tuple[str, ...]) -> Piece:
+def _of_row(piece: Piece, columns: Sequence[str]) -> Piece:
     match piece:
         case Slot(name) | Other(name) if name in columns:
             return f"r.{name}"
     return piece
 
 
-def statement_of(
-    expressions: Sequence[AnswerExpression],
-    dialect: Dialect,
-    inline: frozenset[Signature],
-    around: Callable[[Text, int], Text],
-) -> Statement:
-    """Return one statement for all expressions; each takes its rows from a parameter of its own (see `slot_of`)."""
-    arms = [_arm(each, slot_of(place), dialect) for place, each in enumerate(expressions)]
-    rows = joined(" UNION ALL ", arms)
-    return finished((*with_tables(inline_table(dialect, inline)), *around(rows, COLUMNS)), dialect)
-
-
 def slot_of(place: int) -> str:
     return f"rows{place}"
 
 
-def _arm(expression: AnswerExpression, slot: str, dialect: Dialect) -> Text:
-    rows = dialect.table((Slot(slot),), ["n", *expression.columns])
-    return ("SELECT r.n, (", *expression.text, ") AS o0 FROM (", *rows, ") r")
+def _arm(compiled: CompiledOutline, slot: str, dialect: Dialect) -> Text:
+    """Return the SELECT of an outline's answers, which takes its rows from a parameter of its own (see `slot_of`)."""
+    assert compiled.expression, "what nothing can make true is not asked"
+    rows = dialect.table((Slot(slot),), ["n", *columns_of(compiled.outline)])
+    return ("SELECT r.n, (", *compiled.expression, ") AS o0 FROM (", *rows, ") r")
 
 
 # ---- facts that match a pattern -------------------------------------------------------------------------------------
