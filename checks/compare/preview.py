@@ -258,7 +258,7 @@ def _sides(
         snapshot(environment_id, active.pk if active else None, (), types) as before,
         trial(environment_id, program, ()) as after,
     ):
-        yield before, after
+        yield before, replace(after, now=before.now)
 
 
 def changes_between(before: Snapshot, after: Snapshot) -> list[Changed]:

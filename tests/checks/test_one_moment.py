@@ -1,7 +1,10 @@
 """Reviews and previews are of one moment, whatever is changed between any two of their statements."""
 
+from itertools import count
+
 import pytest
 
+from checks.asking import run
 from checks.compare import preview as previewing
 from checks.compare import review, review_page, review_walk
 from facts.history import prune
@@ -85,3 +88,18 @@ def test_a_preview_is_of_one_moment(repos, monkeypatch, questions, place):
         meanwhile = shown()
     after = shown()
     assert done and before != after and meanwhile in (before, after)
+
+
+UNTIL = """actor User {} resource Doc { permissions = ["read"]; }
+has_permission(u: User, "read", d: Doc) if may_read_until(u, d, time) and time > @current_unix_time%s;"""
+
+
+def test_both_policies_of_a_preview_have_the_same_time(api, monkeypatch):
+    """Though seconds pass while the sessions are opened."""
+    publish(api, UNTIL % "")
+    store(api, *(fact("may_read_until", "User:ann", f"Doc:d{second}", f"Integer:{second}") for second in range(20)))
+    seconds = count()
+    monkeypatch.setattr(run, "current_time", lambda: next(seconds))
+    found = previewing.preview(api.environment.pk, UNTIL % " and time != 99", "", seconds=20)
+    assert found.kinds and next(seconds) > 1
+    assert [flip.text for flip in found.flips] == []
