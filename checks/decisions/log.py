@@ -21,6 +21,7 @@ from policy.active import Caller, caller_of_hash
 from policy.core import spans
 from policy.core.clock import microseconds_of, text_of, timeline
 from policy.core.config import STANDARD_OUTPUT, settings
+from policy.core.memory import Recent
 from policy.core.threads import start_thread
 from policy.errors import AuthzError
 from policy.models import PolicyVersion
@@ -39,27 +40,22 @@ class Memo(Generic[Remembered]):
 
     def __init__(self, look: Callable[[object], Remembered]):
         self._look = look
-        self._found: dict[bytes, Remembered] = {}
-        self._size = 0
+        self._found: Recent[bytes, Remembered] = Recent(_MOST, lambda body, _: min(len(body) + _MEMO_OVERHEAD, _MOST))
         self._of_decisions: dict[bool, Remembered] = {}
 
     def __call__(self, answer: object) -> Remembered:
-        if not isinstance(answer, bytes):
-            if not isinstance(answer, dict) or len(answer) != 1 or "allowed" not in answer:
-                return self._look(answer)
-            is_allowed = answer["allowed"]
-            found = self._of_decisions.get(is_allowed)
+        if isinstance(answer, bytes):
+            found = self._found.get(answer)
             if found is None:
-                found = self._of_decisions[is_allowed] = self._look(answer)
+                found = self._look(orjson.loads(answer))
+                self._found.store(answer, found)
             return found
-        found = self._found.get(answer)
+        if not isinstance(answer, dict) or len(answer) != 1 or "allowed" not in answer:
+            return self._look(answer)
+        is_allowed = answer["allowed"]
+        found = self._of_decisions.get(is_allowed)
         if found is None:
-            found = self._look(orjson.loads(answer))
-            if self._size > _MOST:
-                self._found.clear()
-                self._size = 0
-            self._found[answer] = found
-            self._size += len(answer) + _MEMO_OVERHEAD
+            found = self._of_decisions[is_allowed] = self._look(answer)
         return found
 
 
@@ -450,14 +446,14 @@ def _entry(
     )
 
 
-_names: dict[Any, Any] = {}  # authors by key, and numbers by version; they never change, except for a key's label
+# Authors by key, and numbers by version; they never change, except for a key's label.
+_names: Recent[Any, Any] = Recent(_MOST_NAMES)
 timeline.forgets(_names.clear)
 
 
 def _read(key: Any, read: Callable[[Any], Any]) -> Any:
-    if len(_names) >= _MOST_NAMES:
-        _names.clear()
-    found = _names[key] = read(key)
+    found = read(key)
+    _names.store(key, found)
     return found
 
 

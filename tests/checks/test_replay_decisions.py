@@ -13,6 +13,7 @@ from django.core.management import CommandError, call_command
 
 from checks.decisions import replay
 from checks.decisions.log import BadLogLine, LogLine, lines_of
+from checks.explain import explain
 from policy.core.clock import microseconds_of, text_of, time_of, timeline
 from policy.models import Revision
 from tests.checks.conftest import POLICY, about, fact, publish, remove, store, value
@@ -118,6 +119,14 @@ def test_context_facts_count_again(repos, path):  # noqa: F811
     publish(repos, POLICY.replace('"read" if "reader";', '"read" if "writer";'))
     code, out, _ = run(path, "--now", "--explain")
     assert code == 1 and 'allow(User:cat, "read", Repo:a)' in out
+
+
+@pytest.mark.parametrize("given", [(), ("--now",)], ids=["then", "now"])
+def test_a_denial_that_was_explained_with_what_would_allow_it_is_the_same(repos, path, given, monkeypatch):  # noqa: F811
+    """That is searched for by current facts alone, for seconds, and is no part of the decision."""
+    ask(repos, "explain", about("User:cat", "Repo:a", action="read", would_allow=True), path)
+    monkeypatch.setattr(explain, "WAYS", "nothing.is_searched_for_again")
+    assert run(path, *given) == (0, "0 of 1 answers differ\n", "")
 
 
 def test_a_question_that_is_refused_now_differs(repos, path):  # noqa: F811
