@@ -104,7 +104,8 @@ class Review:
     programs: tuple[Program, ...] = field(init=False)
 
     def __post_init__(self):
-        self.known = numbers_as_of(self.environment_id)
+        # Not those of now: with signatures of later facts, kinds might differ from those of an earlier page.
+        self.known = numbers_as_of(self.environment_id, self.moments[-1].signatures)
         self.programs = tuple([_program(moment) for moment in self.moments])
         wanted = self.wanted
         terms = [(wanted.actor_type or None, wanted.actor or None), (STRING, wanted.action or None),

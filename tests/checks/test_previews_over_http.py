@@ -112,6 +112,26 @@ def test_pages_of_a_review_follow_each_other(repos, monkeypatch):
     assert refused.status_code == 400 and "not a valid cursor of this list" in refused.json()["message"]
 
 
+def test_pages_of_a_review_go_on_though_facts_of_a_new_kind_are_stored(api, monkeypatch):
+    """The kinds of access are those of the moment: an action of its own now was one of any action then."""
+    publish(
+        api,
+        """actor User {} actor Bot {} resource Repo { permissions = ["read"]; }
+        allow(u: User, a: String, r: Repo) if has_permission(u, a, r);
+        allow(u: Actor, "pull", r: Repo) if is_open(r);""",
+    )
+    store(api, *(fact("has_permission", "User:dan", "pull", f"Repo:r{number}") for number in range(6)))
+    query = {"at": api.get("/facts").headers["OsoOffset"]}
+    whole = review(api, query)["results"]
+    monkeypatch.setattr(review_walk, "PAGE", 2)
+    found, token = [], ""
+    while token is not None:
+        page = review(api, query | {"page_token": token})
+        found, token = found + page["results"], page["next_page_token"]
+        store(api, fact("is_open", f"Repo:{len(found)}"))
+    assert len(whole) == 6 and found == whole
+
+
 @pytest.mark.parametrize(("query", "told"), [
     ({}, "from: is required"), ({"from": "1", "at": "1"}, "from: is required"),
     ({"at": "1", "to": "1"}, "to: requires"),
