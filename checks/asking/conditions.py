@@ -16,8 +16,8 @@ from checks.asking.ask import LiveSession, Renumbered, Trusted, nobody
 from checks.asking.question import Asked, Cache, Confirmation, StatementKey, Values, allow, numbering_of, outline_of
 from checks.engine.compile import EXISTS, Rendered, rendered
 from checks.engine.rules.clauses import NOW, Const, Slot, Var
-from checks.engine.sql.bound import OUTER, OUTER_COLUMN, TEXTS, BoundRenderer, OuterColumn
-from checks.engine.sql.text import IdKind, Text, embedded, slot_of, union
+from checks.engine.sql.bound import OUTER, OUTER_COLUMN, BoundRenderer, OuterColumn
+from checks.engine.sql.text import TEXTS, IdKind, Text, embedded, slot_of, union
 from checks.errors import CannotEnumerate, UnboundVariable
 from facts.numbering import Marks
 from policy.active import versions

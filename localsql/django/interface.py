@@ -16,7 +16,7 @@ from django.db import DEFAULT_DB_ALIAS, NotSupportedError
 from django.db.models import BooleanField, Func, Model, QuerySet
 
 import localsql.django as authz
-from checks.engine.sql.bound import TEXTS, is_id
+from checks.asking import run
 from checks.explain.explain import Explanation, explanation_to_text
 from facts.wire import Argument, Fact, FactPattern
 from localsql.django.bindings import registry
@@ -63,8 +63,7 @@ class AccessCondition(Func):
             raise NotSupportedError(f"{source!r} cannot be compared with ids; use a column of texts, numbers or UUIDs")
         outer = outer_column(source, compiler, column.replace("%%", "%"), kind)
         sql, values = authz.condition_sql(self, outer, compiler.query.high_mark is not None)
-        is_some = f"{column} IS NOT NULL" + (f" AND {is_id(column)}" if kind in TEXTS else "")
-        return f"({is_some} AND {sql})", values  # no object: false, and true under NOT
+        return f"({run.dialect().is_id(column, kind)} AND {sql})", values  # no object: false, and true under NOT
 
     def _check_is_of_model(self, field: Any) -> None:
         """Refuse a key of other objects: that a row has the same one as a permitted object means nothing."""

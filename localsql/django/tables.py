@@ -15,7 +15,6 @@ from django.db.models import Field, JSONField, Model, QuerySet, UUIDField
 from django.db.models.expressions import Col
 from django.db.models.lookups import Lookup
 from django.db.models.sql.compiler import SQLCompiler
-from django.db.models.sql.constants import LOUTER
 
 from checks.asking import run
 from checks.engine.sql.bound import BoundColumn, BoundTable, BoundTables, OuterColumn, OwnRows
@@ -75,17 +74,18 @@ def compiled(
     compiler = query.get_compiler(connection=connection, elide_empty=False)
     sql, params = compiler.as_sql(with_col_aliases=True)
     select = compiler.select
-    kinds = _columns(text, compiler)
+    kinds = _kinds(text, compiler)
     numbered = [f"col{index}" for index in range(1, len(select) + 1)]
-    names = numbered if query.combinator else [alias or name for name, (*_, alias) in zip(numbered, select)]
-    if query.combinator:
+    names = [alias or name for name, (*_, alias) in zip(numbered, select)]
+    if query.combinator or len({name.lower() for name in names}) < len(names):  # SQLite would read the first of two
+        names = numbered
         sql = f"WITH rows_of({', '.join(names)}) AS ({sql}) SELECT {', '.join(names)} FROM rows_of"
     quoted = [connection.ops.quote_name(name) for name in names]
     targets = [getattr(each, "target", None) for each, *_ in select]
     for target, type_name in zip(targets, types):
         _check_is_id(text, target, type_name)
     owns = [connection.ops.quote_name(getattr(target, "column", "")) for target in targets]
-    columns = [BoundColumn(name, *of_column, own) for name, of_column, own in zip(quoted, kinds, owns)]
+    columns = [BoundColumn(*each) for each in zip(quoted, kinds, owns)]
     return with_literals(sql, params), columns, _own_rows(compiler.query, select)
 
 
@@ -160,29 +160,23 @@ def outer_column(expression: Any, compiler: SQLCompiler, sql: str, kind: IdKind)
     return OuterColumn(sql, kind, table.table_name, name, expression.alias)
 
 
-def _columns(text: str, compiler: SQLCompiler) -> list[tuple[IdKind, bool]]:
-    """Return what the columns of compiled SQL hold, and whether they may be NULL in any query that it combines."""
-    found = [_column(text, expression, compiler.query) for expression, *_ in compiler.select]
+def _kinds(text: str, compiler: SQLCompiler) -> list[IdKind]:
+    """Return what the columns of compiled SQL hold, in each of the queries that it combines."""
+    found = [_kind(text, expression) for expression, *_ in compiler.select]
     for query in compiler.query.combined_queries:
         inner = query.get_compiler(connection=connection, elide_empty=False)
         inner.as_sql()
-        others = _columns(text, inner)
-        if [kind for kind, _ in others] != [kind for kind, _ in found]:
+        if _kinds(text, inner) != found:
             raise BindingRejected(text, "the querysets that it combines have columns of different types")
-        found = [(kind, one or another) for (kind, one), (_, another) in zip(found, others)]
     return found
 
 
-def _column(text: str, expression: Any, query: Any) -> tuple[IdKind, bool]:
-    """Return what a column holds, and whether it may be NULL."""
+def _kind(text: str, expression: Any) -> IdKind:
     kind = kind_of_values(expression)
     if kind is None:
         field = expression.output_field
         raise BindingRejected(text, f"a {type(field).__name__} cannot be compared exactly; select a text or a number")
-    # The output field of a foreign key is the key that it refers to, which is never NULL; the column's own is `target`.
-    is_sure = isinstance(expression, Col) and not expression.target.null and expression.alias in query.alias_map
-    join = query.alias_map.get(expression.alias) if is_sure else None
-    return kind, not is_sure or getattr(join, "join_type", None) == LOUTER
+    return kind
 
 
 def kind_of_values(expression: Any) -> IdKind | None:
@@ -219,9 +213,9 @@ _LOOSE = {
 def kind_of(field: Field[Any, Any], is_column: bool = True) -> IdKind | None:
     """Return how the values of a field are compared with ids; None if they cannot be, exactly."""
     field = referred(field)
-    if isinstance(field, UUIDField):
-        return IdKind.UUID
     db_type = (field.db_type(connection) or "").lower()
+    if isinstance(field, UUIDField) and db_type == UUIDField().db_type(connection):
+        return IdKind.UUID
     if isinstance(field, JSONField) or db_type.endswith("]"):  # SQLite has JSON as text; an array
         return None
     if _TEXT.match(db_type):
@@ -270,13 +264,7 @@ NOBODY = ""
 
 def value_of(thing: object) -> Value:
     if isinstance(thing, Model):
-        known = registry.type_of(thing.__class__)
-        key = getattr(thing, known.column)
-        if key is None:
-            raise ValueError(f"this {known.name} is not saved, so it has no id; save it first")
-        if type(key) is int:
-            return Value(known.name, str(key))
-        return _checked(known.name, id_text(_as_stored(thing, known.column, key)))
+        return _value_of_object(thing)
     match thing:
         case bool() | int() | str():
             type_name = BOOLEAN if isinstance(thing, bool) else INTEGER if isinstance(thing, int) else STRING
@@ -288,12 +276,26 @@ def value_of(thing: object) -> Value:
     raise TypeError(f"{thing!r} is not a value; pass a model's object, a pair (type, id), a text, a number or a bool")
 
 
-def _as_stored(thing: Model, column: str, key: object) -> object:
-    """Return the key as the database has it: an object keeps what it was made with, such as the text of a UUID."""
+def _value_of_object(thing: Model) -> Value:
+    """Return the value with the id that the database has: an object keeps what it was made with, as a UUID's text."""
+    name, field, is_uuid = _ids(registry.version, thing.__class__)
+    key = getattr(thing, field.attname)
+    if key is None or hasattr(key, "as_sql"):  # what the database shall set
+        raise ValueError(f"this {name} is not saved, so it has no id; save it first")
     try:
-        return id_field(thing.__class__, column).get_prep_value(key)
+        stored = field.get_db_prep_value(key, connection)
     except ValidationError as reason:
         raise ValueError(f"{key!r} is not an id: {' '.join(reason.messages)}") from None
+    text = id_text(UUID(stored) if is_uuid and isinstance(stored, str) else stored)
+    return Value(name, text) if isinstance(stored, int) else _checked(name, text)
+
+
+@lru_cache(maxsize=1024)
+def _ids(version: int, model: type[Model]) -> tuple[str, Any, bool]:
+    """Return the type of a model's objects, the field with their ids, and whether that holds UUIDs."""
+    known = registry.type_of(model)
+    field = id_field(model, known.column)
+    return known.name, field, kind_of(field) is IdKind.UUID
 
 
 def id_field(model: type[Model], column: str) -> Any:

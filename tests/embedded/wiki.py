@@ -11,6 +11,7 @@ from tempfile import NamedTemporaryFile
 from unittest import skipIf
 from unittest.mock import patch
 from urllib.parse import urljoin
+from uuid import UUID
 
 import yaml
 from asgiref.sync import async_to_sync
@@ -27,9 +28,13 @@ from django.db.models import (
     CASCADE,
     Case,
     CharField,
+    CompositePrimaryKey,
     Count,
     Exists,
+    F,
     ForeignKey,
+    GeneratedField,
+    IntegerField,
     JSONField,
     Manager,
     Model,
@@ -81,6 +86,14 @@ from policy.errors import AuthzError
 from policy.models import Environment, PolicyVersion
 
 engine_only = skipIf(settings.AUTHZ.get("URL"), "about the project's own engine")
+
+
+def kept():
+    return list(registry.bindings), dict(registry.types)
+
+
+def restore(bindings, types):
+    registry.bindings[:], registry.types, registry.version = bindings, types, registry.version + 1
 
 
 class World(Authorized):
@@ -650,6 +663,157 @@ class Querysets(World, TestCase):
             str(Document.objects.using("elsewhere").filter(self.may).query.get_compiler("elsewhere").as_sql())
 
 
+class OddModels(World, TestCase):
+    """Checks and querysets agree, whatever the models look like. Who is banned must not pass."""
+
+    def setUp(self):
+        super().setUp()
+        self.policy("""
+            actor User {} resource Thing { permissions = ["read"]; } declare banned(Thing);
+            has_permission(_: User, "read", thing: Thing) if not banned(thing);
+        """)
+        self.addCleanup(restore, *kept())
+
+    def table(self, **columns):
+        with isolate_apps("documents"):
+            meta = type("Meta", (), {"app_label": "documents", **columns.pop("meta", {})})
+            made = type("Thing", (Model,), {**columns, "__module__": __name__, "Meta": meta})
+        editor = connection.SchemaEditorClass(connection)
+        editor.deferred_sql = []
+        sql, values = editor.table_sql(made)
+        with connection.cursor() as cursor:
+            cursor.execute(sql, values or None)
+        return made
+
+    def readable(self, model, column="pk"):
+        """Return what may be read, by checks and by querysets."""
+        may = permitted(self.ann, "read", model)
+        allowed = {getattr(each, column) for each in model.objects.all() if authorize(self.ann, "read", each)}
+        assert {*model.objects.filter(may).values_list(column, flat=True)} == allowed
+        assert not {*model.objects.exclude(may).values_list(column, flat=True)} & allowed
+        return allowed
+
+    def test_fields_that_store_something_else(self):
+        class Shifted(IntegerField):
+            def get_prep_value(self, value):
+                return super().get_prep_value(value) + 1000
+
+            def from_db_value(self, value, *_):
+                return value - 1000
+
+        class Lower(CharField):
+            def get_db_prep_value(self, value, connection, prepared=False):
+                return super().get_db_prep_value(value, connection, prepared).lower()
+
+        for number, (field, banned, other) in enumerate((
+            (Shifted(primary_key=True), 5, 6), (Lower(max_length=9, primary_key=True), "ABC", "DEF"),
+            (UUIDField(primary_key=True), 5, UUID(int=6)),
+        )):  # fmt: skip
+            model = self.table(id=field, meta={"db_table": f"documents_thing{number}"})
+            one, another = model(pk=banned), model(pk=other)
+            model.objects.bulk_create((one, another))
+            bind("banned(Thing:_)", model.objects.filter(pk=banned).values_list("pk"))
+            assert not authorize(self.ann, "read", one) and authorize(self.ann, "read", another)
+            assert len(self.readable(model)) == 1
+            registry.bindings.pop()
+
+    def test_an_id_that_the_database_will_set(self):
+        model = self.table(id=CharField(primary_key=True, max_length=9, db_default=Value("x")))
+        with self.assertRaisesRegex(ValueError, "not saved"):
+            authorize(self.ann, "read", model())
+
+    def test_the_id_is_a_foreign_key(self):
+        model = self.table(id=IntegerField(primary_key=True), user=ForeignKey(User, CASCADE, db_constraint=False))
+        type_of(model, column="user")
+        model.objects.bulk_create((model(id=7, user=self.ann), model(id=8, user=self.ben)))
+        bind("banned(Thing:_)", model.objects.filter(id=7).values_list("user"))
+        assert self.readable(model, "user_id") == {self.ben.pk}
+
+    def test_uuids_in_another_form(self):
+        class Dashed(UUIDField):
+            def db_type(self, connection):
+                return "char(36)"
+
+        model = self.table(id=Dashed(primary_key=True))
+        with self.assertRaisesRegex(AuthzError, "Dashed cannot be compared"):
+            table_of(ModelBinding("banned(Thing:_)", model.objects.values_list("pk"), ""))
+
+    def test_a_column_that_has_no_value_though_the_model_says_so(self):
+        """The table was there before, or is a view."""
+        with_null = self.table(id=IntegerField(primary_key=True), by=IntegerField(null=True))
+        with_null.objects.bulk_create((with_null(id=1), with_null(id=2, by=7)))
+        with isolate_apps("documents"):
+
+            class Same(Model):
+                by = IntegerField()
+
+                class Meta:
+                    app_label, db_table = "documents", with_null._meta.db_table
+
+                def __str__(self):
+                    return f"{self.pk}"
+
+        self.policy("""
+            actor User {} resource Thing { permissions = ["read"]; } declare banned(Thing, User);
+            has_permission(_: User, "read", thing: Thing) if banned(thing, _);
+        """)
+        bind("banned(Thing:_, User:_)", Same.objects.values_list("pk", "by"))
+        for many in (5_000, 1):
+            conditions._many.clear()
+            with patch.object(conditions, "_MANY", many):
+                assert self.readable(with_null) == {2}
+
+    def test_names_that_are_the_same_in_other_case(self):
+        model = self.table(id=IntegerField(primary_key=True), other=IntegerField())
+        model.objects.bulk_create((model(id=1, other=2), model(id=2, other=3)))
+        self.policy("""
+            actor User {} resource Thing { permissions = ["read"]; } declare banned(User, Thing);
+            has_permission(_: User, "read", thing: Thing) if not banned(_, thing);
+        """)
+        named = model.objects.annotate(a=F("id"), A=F("other")).values_list("a", "A")
+        bind("banned(User:_, Thing:_)", named)
+        assert self.readable(model) == {1}
+
+    def test_several_keys(self):
+        model = self.table(pk=CompositePrimaryKey("a", "b"), a=IntegerField(), b=IntegerField())
+        one, other = model.objects.create(a=1, b=2), model.objects.create(a=1, b=3)
+        with self.assertRaisesRegex(TypeError, "not an id"):
+            authorize(self.ann, "read", one)
+        with self.assertRaisesRegex(ValueError, "composite primary keys"):
+            list(model.objects.filter(permitted(self.ann, "read", model)))
+        with self.assertRaisesRegex(AuthzError, "CompositePrimaryKey cannot be compared"):
+            table_of(ModelBinding("banned(Thing:_)", model.objects.values_list("pk"), ""))
+        type_of(model, column="b")
+        bind("banned(Thing:_)", model.objects.filter(pk=(1, 2)).values_list("b"))
+        assert authorize(self.ann, "read", other) and self.readable(model, "b") == {3}
+
+    def test_names_of_tables_and_columns(self):
+        model = self.table(
+            id=CharField(primary_key=True, max_length=9, db_column="Odd Name"), meta={"db_table": '"odd table"'}
+        )
+        model.objects.bulk_create((model(pk="a"), model(pk="b")))
+        bind("banned(Thing:_)", model.objects.filter(pk="a").values_list("pk"))
+        assert self.readable(model) == {"b"}
+
+    def test_a_generated_column(self):
+        model = self.table(
+            id=IntegerField(primary_key=True),
+            key=GeneratedField(expression=F("id") + 1, output_field=IntegerField(), db_persist=True),
+        )
+        type_of(model, column="key")
+        model.objects.bulk_create((model(id=1), model(id=2)))
+        bind("banned(Thing:_)", model.objects.filter(id=1).values_list("key"))
+        assert self.readable(model, "key") == {3}
+
+    @skipIf(connection.vendor != "sqlite", "PostgreSQL has no NUL in texts")
+    def test_a_text_with_nul_is_no_id(self):
+        model = self.table(id=CharField(primary_key=True, max_length=9))
+        model.objects.bulk_create((model(pk="a\0b"), model(pk="b")))
+        assert {*model.objects.filter(permitted(self.ann, "read", model))} == {model(pk="b")}
+        with self.assertRaisesRegex(ValueError, "NUL"):
+            authorize(self.ann, "read", model(pk="a\0b"))
+
+
 @contextmanager
 def _published_meanwhile(test):
     made = asking.condition_sql
@@ -939,11 +1103,7 @@ class SystemChecks(World, TestCase):
 
     def setUp(self):
         super().setUp()
-        kept = list(registry.bindings), dict(registry.types)
-        self.addCleanup(self.restore, *kept)
-
-    def restore(self, bindings, types):
-        registry.bindings[:], registry.types, registry.version = bindings, types, registry.version + 1
+        self.addCleanup(restore, *kept())
 
     def test_the_example_has_none(self):
         assert self.found() == {}

@@ -35,24 +35,17 @@ from checks.engine.plan.plan import (
 from checks.engine.rules.clauses import Col, Const, Member, Operand, Other, Slot, Term, Var, value
 from checks.engine.sql.render import SelectScope
 from checks.engine.sql.stored import Scoped, StoredRenderer
-from checks.engine.sql.text import Column, Formed, IdKind, Shown, Text, joined, union
+from checks.engine.sql.text import TEXTS, Column, Formed, IdKind, Shown, Text, joined, union
 from policy.rules.program import Signature
 
 _STORE = "bound:"
 _ROW = "row of "  # before a store: its only row is the one that the enclosing statement tests
-TEXTS = (IdKind.TEXT, IdKind.COLLATED)
-
-
-def is_id(column: str) -> str:
-    """Return the test that a text is an id: not NULL or empty, nor what stands for every id."""
-    return f"({column} <> '' AND {column} <> '*')"
 
 
 @dataclass(frozen=True, slots=True)
 class BoundColumn:
     name: str  # in the subquery
     kind: IdKind
-    may_be_null: bool = True
     own: str = ""  # in the table that the rows are of
 
 
@@ -260,10 +253,7 @@ class BoundRenderer(StoredRenderer):
         for column in self.bound.table(store).args:
             if isinstance(column, BoundColumn):
                 name = f"{alias}.{column.name}" if alias else column.name
-                if column.kind in TEXTS:
-                    tests.append((is_id(name),))
-                elif column.may_be_null:
-                    tests.append((f"{name} IS NOT NULL",))
+                tests.append((self.dialect.is_id(name, column.kind),))
         return tests
 
     def _mentioned(self, position: ArgumentPosition, store: str) -> Text:
@@ -435,10 +425,8 @@ class BoundRenderer(StoredRenderer):
         names, seen = {**scope.names, own.number: alias}, {**scope.seen, own.number: own}
         inner = scope._replace(names=names, seen=seen)
         is_one = table.rows.test(outer.alias)
-        columns = [each for each in table.args if isinstance(each, BoundColumn) and each.may_be_null]
-        are_known: list[Text] = [(f"{alias}.{each.name} IS NOT NULL",) for each in columns]
         tests: list[Text] = [(is_one,)] if is_one else []
-        tests += dict.fromkeys([*are_known, *self._row_is_fact(own.store, alias)])
+        tests += self._row_is_fact(own.store, alias)
         tests += [self._alone(self._certain(each, inner)) for each in row.conditions[1:]]  # first: that it is this row
         ends = [test.rest for test in alike if test.rest is not None]
         if ends and not sought:

@@ -375,6 +375,14 @@ class IdKind(StrEnum):
     BOOLEAN = "boolean"
 
 
+TEXTS = (IdKind.TEXT, IdKind.COLLATED)
+
+
+def has_id(column: str, kind: IdKind) -> str:
+    """Return the test that a column is not NULL or empty, nor what stands for every id."""
+    return f"{column} IS NOT NULL" + (f" AND {column} <> '' AND {column} <> '*'" if kind in TEXTS else "")
+
+
 _UUID_PARTS = ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12))
 _UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _AROUND = 20  # symbols of the parser's stack of 100, for the confirmation of key and version
@@ -455,6 +463,10 @@ class SQLite:
         SQLite converts any text to some number, without a test; PostgreSQL returns NULL for text that is no number.
         """
         return ("CAST(", *text, " AS INTEGER)")
+
+    def is_id(self, column: str, kind: IdKind) -> str:
+        """Return the test that a column holds an id, which is true or false: no text with NUL is one, either."""
+        return f"{has_id(column, kind)} AND instr({column}, char(0)) = 0" if kind in TEXTS else has_id(column, kind)
 
     def id_text(self, column: str, kind: IdKind) -> str:
         """Return a column's id as text; NULL if it holds none."""
@@ -607,6 +619,9 @@ class PostgreSQL:
         # May be evaluated before the signature is tested, and so on texts that are not numbers.
         whole = ("CAST(", *text, " AS text)")
         return ("(CASE WHEN ", *(is_one or (*whole, " ~ '^-?[0-9]+$'")), " THEN CAST(", *whole, " AS bigint) END)")
+
+    def is_id(self, column: str, kind: IdKind) -> str:
+        return has_id(column, kind)
 
     def id_text(self, column: str, kind: IdKind) -> str:
         if kind is IdKind.TEXT:
