@@ -278,24 +278,25 @@ def value_of(thing: object) -> Value:
 
 def _value_of_object(thing: Model) -> Value:
     """Return the value with the id that the database has: an object keeps what it was made with, as a UUID's text."""
-    name, field, is_uuid = _ids(registry.version, thing.__class__)
+    name, field, kind, is_djangos = _ids(registry.version, thing.__class__)
     key = getattr(thing, field.attname)
+    if type(key) is int and kind is IdKind.INTEGER and is_djangos:
+        return Value(name, str(key))
     if key is None or hasattr(key, "as_sql"):  # what the database shall set
         raise ValueError(f"this {name} is not saved, so it has no id; save it first")
     try:
         stored = field.get_db_prep_value(key, connection)
     except ValidationError as reason:
         raise ValueError(f"{key!r} is not an id: {' '.join(reason.messages)}") from None
-    text = id_text(UUID(stored) if is_uuid and isinstance(stored, str) else stored)
-    return Value(name, text) if isinstance(stored, int) else _checked(name, text)
+    return _checked(name, id_text(UUID(stored) if kind is IdKind.UUID and isinstance(stored, str) else stored))
 
 
 @lru_cache(maxsize=1024)
-def _ids(version: int, model: type[Model]) -> tuple[str, Any, bool]:
-    """Return the type of a model's objects, the field with their ids, and whether that holds UUIDs."""
+def _ids(version: int, model: type[Model]) -> tuple[str, Any, IdKind | None, bool]:
+    """Return the type of a model's objects, the field with their ids, what it holds, and whether it is Django's own."""
     known = registry.type_of(model)
     field = id_field(model, known.column)
-    return known.name, field, kind_of(field) is IdKind.UUID
+    return known.name, field, kind_of(field), type(referred(field)).__module__ == Field.__module__
 
 
 def id_field(model: type[Model], column: str) -> Any:
