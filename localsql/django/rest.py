@@ -7,6 +7,7 @@ from typing import Any
 
 from django.db.models import Model, QuerySet
 from rest_framework.filters import BaseFilterBackend
+from rest_framework.mixins import CreateModelMixin
 from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 
@@ -35,7 +36,7 @@ class Permitted(BasePermission):
     def has_permission(self, request: Request, view: Any) -> bool:
         found = wanted(view, getattr(view, "action", None), request.method)
         if not isinstance(found, tuple):
-            return found is not None and (request.method in SAFE_METHODS or _names_one(view))
+            return found is not None and (request.method in SAFE_METHODS or _changes_one(request, view))
         action, model, name = found
         data = request.data if isinstance(request.data, Mapping) else {}
         resource = model._default_manager.filter(pk=_key(model, data.get(name))).first()
@@ -56,8 +57,11 @@ class PermittedFilter(BaseFilterBackend):
         return queryset.filter(authz.permitted(request.user, action, queryset.model))
 
 
-def _names_one(view: Any) -> bool:
-    """Return whether the address names an object: by the route of a viewset, or by the view's parameters."""
+def _changes_one(request: Request, view: Any) -> bool:
+    """Return whether the address names the object to change: by the route of a viewset, or by the view's parameters."""
+    action = getattr(view, "action", None)
+    if action == "create" or (action is None and request.method == "POST" and isinstance(view, CreateModelMixin)):
+        return False  # it may name another one, in which something is created
     if getattr(view, "detail", None) is not None:
         return bool(view.detail)
     key = getattr(view, "lookup_url_kwarg", None) or getattr(view, "lookup_field", None)

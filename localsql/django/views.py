@@ -98,8 +98,13 @@ class PermittedAdmin:
     has_delete_permission = partialmethod(_may, "delete")
 
     def save_form(self, request: HttpRequest, form: Any, change: bool) -> Any:
-        """Refuse to change what may only be seen: Django asks only once for all that `list_editable` changes."""
-        if change and not self.has_change_permission(request, form.instance):
+        """Refuse to change what may only be seen: Django asks only once for all that `list_editable` changes.
+
+        The form has changed its object already, and maybe the id; the stored one is asked about.
+        """
+        changed = form.instance
+        stored = type(changed)._base_manager.filter(pk=changed.pk).first()
+        if change and not self.has_change_permission(request, changed if stored is None else stored):
             raise PermissionDenied
         return super().save_form(request, form, change)  # type: ignore[misc]
 

@@ -959,6 +959,7 @@ class Projects(World, TestCase):
         for view in (Creating.as_view(), type("V", (Creating, ModelViewSet), {}).as_view({"post": "create"})):
             force_authenticate(request, self.ann)
             assert view(request).status_code == 403
+            assert view(request, pk=self.inner.pk).status_code == 403  # the key of a folder
         assert not Document.objects.filter(title="made").exists()
 
         class Clearing(ModelViewSet):
@@ -1015,6 +1016,33 @@ class Projects(World, TestCase):
             changed = self.client.post("/admin/documents/document/", {**form, "_save": "Save"})
             assert changed.status_code == status
             assert Document.objects.get(pk=document.pk).public == (status == 302)
+
+    def test_the_admin_changes_ids(self):
+        """What counts is the object as it is stored, not as the form would have it."""
+        self.policy("""
+            actor User {} resource Document { permissions = ["read", "edit"]; }
+            declare locked(Document); declare known(Document);
+            has_permission(_: User, "read", _: Document);
+            has_permission(_: User, "edit", d: Document) if known(d) or (not known(d) and not locked(d));
+        """)
+        self.addCleanup(restore, *kept())
+        type_of(Document, column="title")
+        registry.bindings.clear()
+        facts.insert(("locked", self.plan), ("known", self.news))
+        self.ben.is_staff = True
+        self.ben.save()
+        self.client.force_login(self.ben)
+        admin_of_documents = admin.site._registry[Document]
+        lists = {"list_display": ["pk", "title"], "list_editable": ["title"]}
+        for document, status in ((self.plan, 403), (self.news, 302)):
+            form = {"form-TOTAL_FORMS": 1, "form-INITIAL_FORMS": 1, "form-0-id": document.pk, "form-0-title": "new"}
+            with patch.multiple(admin_of_documents, **lists):
+                changed = self.client.post("/admin/documents/document/", {**form, "_save": "Save"})
+            assert changed.status_code == status
+        facts.insert(("locked", ("Document", "newer")), ("known", ("Document", "new")))
+        form = {"title": "newer", "text": "x", "folder": self.inner.pk, "author": self.ben.pk}
+        assert self.client.post(f"/admin/documents/document/{self.news.pk}/change/", form).status_code == 302
+        assert self.titles(Document.objects.all()) == ["newer", "old", "plan", "secret"]
 
     def test_assertions_say_why(self):
         self.assert_allowed(self.ann, "edit", self.plan)
