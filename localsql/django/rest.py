@@ -17,7 +17,7 @@ import localsql.django as authz  # imports the engine when it is used
 # data name: a model, and the field with its key.
 Wanted = str | tuple[str, type[Model], str]
 DEFAULTS: Mapping[str, Wanted] = {
-    "GET": "read", "HEAD": "read", "OPTIONS": "read", "PUT": "edit", "PATCH": "edit", "DELETE": "delete",
+    "GET": "read", "OPTIONS": "read", "PUT": "edit", "PATCH": "edit", "DELETE": "delete",
 }  # fmt: skip
 
 
@@ -27,6 +27,11 @@ def wanted(view: Any, *names: str | None) -> Wanted | None:
     return next((known[name] for name in names if name in known), None)
 
 
+def _wanted_by(request: Request, view: Any) -> Wanted | None:
+    method = "GET" if request.method == "HEAD" else request.method
+    return wanted(view, getattr(view, "action", None), method)
+
+
 class Permitted(BasePermission):
     """Lets requests pass whose action the policy allows on the object. A request for none of the actions is denied.
 
@@ -34,7 +39,7 @@ class Permitted(BasePermission):
     """
 
     def has_permission(self, request: Request, view: Any) -> bool:
-        found = wanted(view, getattr(view, "action", None), request.method)
+        found = _wanted_by(request, view)
         if not isinstance(found, tuple):
             return found is not None and (request.method in SAFE_METHODS or _changes_one(request, view))
         action, model, name = found
@@ -43,7 +48,7 @@ class Permitted(BasePermission):
         return resource is not None and authz.authorize(request.user, action, resource)
 
     def has_object_permission(self, request: Request, view: Any, obj: Any) -> bool:
-        found = wanted(view, getattr(view, "action", None), request.method)
+        found = _wanted_by(request, view)
         return isinstance(found, str) and authz.authorize(request.user, found, obj)
 
 

@@ -55,7 +55,7 @@ from django.views.generic import View
 from documents.models import Comment, Document, Folder, Membership, Organization, Project, Tag, Team
 from documents.views import DocumentSerializer
 from rest_framework.decorators import action
-from rest_framework.generics import CreateAPIView
+from rest_framework.generics import CreateAPIView, RetrieveAPIView
 from rest_framework.test import APIRequestFactory, force_authenticate
 from rest_framework.viewsets import ModelViewSet
 
@@ -962,6 +962,17 @@ class Projects(World, TestCase):
             assert view(request, pk=self.inner.pk).status_code == 403  # the key of a folder
         assert not Document.objects.filter(title="made").exists()
 
+    def test_rest_framework_takes_head_for_get(self):
+        class Shown(RetrieveAPIView):
+            queryset, serializer_class, permission_classes = Document.objects.all(), DocumentSerializer, [Permitted]
+            authentication_classes, permitted_actions = [], {"GET": "edit"}
+
+        for document, status in ((self.plan, 200), (self.news, 403)):  # which may be read
+            for request in (APIRequestFactory().get("/"), APIRequestFactory().head("/")):
+                force_authenticate(request, self.ann)
+                assert Shown.as_view()(request, pk=document.pk).status_code == status
+
+    def test_rest_framework_denies_actions_of_lists(self):
         class Clearing(ModelViewSet):
             permission_classes, authentication_classes, permitted_actions = [Permitted], [], {"clear": "delete"}
 
@@ -969,6 +980,8 @@ class Projects(World, TestCase):
             def clear(self, request):
                 raise AssertionError
 
+        request = APIRequestFactory().post("/", {})
+        force_authenticate(request, self.ann)
         assert Clearing.as_view({"post": "clear"}, **Clearing.clear.kwargs, detail=False)(request).status_code == 403
 
     def test_the_admin(self):

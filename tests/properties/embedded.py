@@ -18,7 +18,7 @@ from uuid import UUID
 
 from django.apps.registry import Apps
 from django.db import NotSupportedError, OperationalError, connection, models, transaction
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Count, Exists, F, OuterRef, Q
 from django.test import override_settings
 
 import localsql.django as authz
@@ -87,6 +87,7 @@ class Project:
     rng: Random
     models: list[type[models.Model]] = field(default_factory=list)
     everything: dict[str, type[models.Model]] = field(default_factory=dict)  # by type, a table of all its ids
+    links: dict[type[models.Model], type[models.Model]] = field(default_factory=dict)
     bound: int = 0
     stored: int = 0
     waits: dict[str, int] = field(default_factory=lambda: defaultdict(int))
@@ -110,6 +111,7 @@ class Project:
             with connection.schema_editor() as editor:
                 editor.delete_model(made)
         self.models.clear()
+        self.links.clear()
 
     def store(self, caller: Caller, given: Iterable[Fact]) -> None:
         """Make tables of some facts, and store the others."""
@@ -166,14 +168,35 @@ class Project:
         if own is not None:
             type_of(made, name=signature.types[own], column="key")
             self.everything[signature.types[own]] = made
-        rows_of = made.objects.filter(live=True).values_list(*name.values())
+        rows_of = self.selected(made, list(name.values()), len(objects))
         is_loose = "loose" in kinds.values()  # by such a collation, a DISTINCT of the queryset itself leaves out ids
-        if self.rng.random() < 0.2:
+        if rows_of.query.is_sliced:
+            pass  # Django neither combines it nor makes it distinct
+        elif self.rng.random() < 0.2:
             rows_of = rows_of.union(rows_of, all=is_loose or self.rng.random() < 0.5)
         elif self.rng.random() < 0.2 and not is_loose:
             rows_of = rows_of.distinct()
         args = (f"{t}:{constant[i]}" if i in constant else f"{t}:_" for i, t in enumerate(signature.types))
         bind(f"{signature.predicate}({', '.join(args)})", rows_of)
+
+    def selected(self, made: type[models.Model], columns: list[str], number: int) -> models.QuerySet:
+        """Return the rows that are live, in one of the ways in which a project may select them."""
+        live = made.objects.filter(live=True)
+        same = made.objects.filter(live=True, pk=OuterRef("pk"))
+        rows_of = self.rng.choice((
+            live, live, live, made.objects.exclude(Q(live=False) | Q(live=None)), made.objects.filter(Exists(same)),
+            made.objects.filter(pk__in=live), made.objects.filter(Q(live=True) | Q(pk__in=[])),
+            live.order_by("-pk")[:number], live.select_related().only("pk"),
+        ))  # fmt: skip
+        way = self.rng.randrange(6)
+        if way == 0 and not rows_of.query.is_sliced:
+            rows_of = rows_of.annotate(**{f"C{index}": F(each) for index, each in enumerate(columns)})
+            return rows_of.values_list(*(f"C{index}" for index in range(len(columns))))
+        if way == 1:  # by a join, whose other side may be missing
+            link = self.model({"to": _to(made), "live": models.BooleanField(default=True)})
+            link.objects.bulk_create([link(to=each) for each in rows_of] + [link(to=None), link(live=False)])
+            return link.objects.filter(live=True).values_list(*(f"to__{each}" for each in columns))
+        return rows_of.values_list(*columns)
 
     def own_column(
         self, signature: Signature, kinds: dict[int, str], rows: list[tuple[Value, ...]]
@@ -236,7 +259,7 @@ class Project:
         with _refused_for_rounds(self.waits):
             condition = authz.permitted(actor, action, model)
             one = _one(model, resource)
-            way = self.rng.randrange(8)
+            way = self.rng.randrange(11)
             found = {
                 0: lambda: model.objects.filter(one, condition).exists(),
                 1: lambda: not model.objects.filter(one).exclude(condition).exists(),
@@ -248,12 +271,23 @@ class Project:
                 ).exists(),
                 7: lambda: bool(model.objects.filter(one, condition).order_by("-pk")[:2]),
                 6: lambda: model.objects.filter(one).filter(pk__in=model.objects.filter(condition)).exists(),
+                8: lambda: (model.objects.filter(one) & model.objects.filter(condition)).count(),
+                9: lambda: model.objects.filter(one).aggregate(n=Count("pk", filter=Q(condition)))["n"],
+                10: lambda: self.linked(model, actor, action).filter(to__in=model.objects.filter(one)).exists(),
             }[way]()
             assert bool(found) == allowed, f"way {way} of permitted says {found} of {actor} {action} {resource}"
             users = self.everything.get(actor.type)
             if users is not None:
                 found = authz.who(action, resource, users).filter(_one(users, actor)).exists()
                 assert found == allowed, f"who says {found} of {actor} {action} {resource}"
+
+    def linked(self, model: type[models.Model], actor: Value, action: str) -> models.QuerySet:
+        """Return rows of another table that refer to objects that are permitted."""
+        made = self.links.get(model)
+        if made is None:
+            made = self.links[model] = self.model({"to": _to(model)})
+            made.objects.bulk_create([made(to=each) for each in model.objects.all()] + [made(to=None)])
+        return made.objects.filter(authz.permitted(actor, action, model, column="to__key"))
 
     def compare_rows(self, actor: Value, action: str, type_name: str, said: object) -> None:
         model = self.everything.get(type_name)
@@ -393,6 +427,10 @@ def _others(kinds: dict[int, str], name: dict[int, str]) -> dict[str, object]:
 def _unique(field: models.Field) -> models.Field:
     field._unique = True
     return field
+
+
+def _to(model: type[models.Model]) -> models.Field:
+    return models.ForeignKey(model, models.DO_NOTHING, null=True, related_name="+", db_constraint=False)
 
 
 def _text(key: object) -> str:
