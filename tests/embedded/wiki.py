@@ -805,6 +805,17 @@ class OddModels(World, TestCase):
         bind("banned(Thing:_)", model.objects.filter(id=1).values_list("key"))
         assert self.readable(model, "key") == {3}
 
+    def test_a_collation_to_which_a_text_is_empty(self):
+        collation = "RTRIM"
+        if connection.vendor == "postgresql":
+            collation, options = "ignoring", "provider = icu, locale = 'und-u-ka-shifted', deterministic = false"
+            with connection.cursor() as cursor:
+                cursor.execute(f"CREATE COLLATION {collation} ({options})")
+        model = self.table(id=CharField(primary_key=True, max_length=9, db_collation=collation))
+        model.objects.bulk_create((model(pk=" "), model(pk="a"), model(pk="b")))
+        bind("banned(Thing:_)", model.objects.exclude(pk="b").values_list("pk"))
+        assert self.readable(model) == {"b"}
+
     @skipIf(connection.vendor != "sqlite", "PostgreSQL has no NUL in texts")
     def test_a_text_with_nul_is_no_id(self):
         model = self.table(id=CharField(primary_key=True, max_length=9))

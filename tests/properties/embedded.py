@@ -87,7 +87,7 @@ class Project:
     rng: Random
     models: list[type[models.Model]] = field(default_factory=list)
     everything: dict[str, type[models.Model]] = field(default_factory=dict)  # by type, a table of all its ids
-    links: dict[type[models.Model], type[models.Model]] = field(default_factory=dict)
+    links: dict[str, type[models.Model]] = field(default_factory=dict)  # by type, rows that refer to them
     bound: int = 0
     stored: int = 0
     waits: dict[str, int] = field(default_factory=lambda: defaultdict(int))
@@ -166,8 +166,7 @@ class Project:
         objects += [made(live=False, **{**_others(kinds, name), "key": key}) for key in others]
         made.objects.bulk_create(objects)
         if own is not None:
-            type_of(made, name=signature.types[own], column="key")
-            self.everything[signature.types[own]] = made
+            self.know(signature.types[own], made)
         rows_of = self.selected(made, list(name.values()), len(objects))
         is_loose = "loose" in kinds.values()  # by such a collation, a DISTINCT of the queryset itself leaves out ids
         if rows_of.query.is_sliced:
@@ -221,8 +220,14 @@ class Project:
             unknown = {"number": "77123", "small": "77123", "uuid": str(UUID(int=5))}.get(kind, "nobody knows")
             made = self.model({"key": COLUMNS[kind][0]()})
             made.objects.bulk_create([made(key=_python(kind, text)) for text in sorted(some | {unknown})])
-            type_of(made, name=type_name, column="key")
-            self.everything[type_name] = made
+            self.know(type_name, made)
+
+    def know(self, type_name: str, made: type[models.Model]) -> None:
+        """Note the table of all objects of a type, and make one whose rows refer to them."""
+        type_of(made, name=type_name, column="key")
+        self.everything[type_name] = made
+        link = self.links[type_name] = self.model({"to": _to(made)})
+        link.objects.bulk_create([link(to=each) for each in made.objects.all()] + [link(to=None)])
 
     # ---- asking ---------------------------------------------------------------------------------------------
 
@@ -273,21 +278,18 @@ class Project:
                 6: lambda: model.objects.filter(one).filter(pk__in=model.objects.filter(condition)).exists(),
                 8: lambda: (model.objects.filter(one) & model.objects.filter(condition)).count(),
                 9: lambda: model.objects.filter(one).aggregate(n=Count("pk", filter=Q(condition)))["n"],
-                10: lambda: self.linked(model, actor, action).filter(to__in=model.objects.filter(one)).exists(),
+                10: lambda: (
+                    self.links[resource.type]
+                    .objects.filter(to__in=model.objects.filter(one))
+                    .filter(authz.permitted(actor, action, model, column="to__key"))
+                    .exists()
+                ),
             }[way]()
             assert bool(found) == allowed, f"way {way} of permitted says {found} of {actor} {action} {resource}"
             users = self.everything.get(actor.type)
             if users is not None:
                 found = authz.who(action, resource, users).filter(_one(users, actor)).exists()
                 assert found == allowed, f"who says {found} of {actor} {action} {resource}"
-
-    def linked(self, model: type[models.Model], actor: Value, action: str) -> models.QuerySet:
-        """Return rows of another table that refer to objects that are permitted."""
-        made = self.links.get(model)
-        if made is None:
-            made = self.links[model] = self.model({"to": _to(model)})
-            made.objects.bulk_create([made(to=each) for each in model.objects.all()] + [made(to=None)])
-        return made.objects.filter(authz.permitted(actor, action, model, column="to__key"))
 
     def compare_rows(self, actor: Value, action: str, type_name: str, said: object) -> None:
         model = self.everything.get(type_name)

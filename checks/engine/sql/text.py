@@ -378,9 +378,9 @@ class IdKind(StrEnum):
 TEXTS = (IdKind.TEXT, IdKind.COLLATED)
 
 
-def has_id(column: str, kind: IdKind) -> str:
-    """Return the test that a column is not NULL or empty, nor what stands for every id."""
-    return f"{column} IS NOT NULL" + (f" AND {column} <> '' AND {column} <> '*'" if kind in TEXTS else "")
+def has_id(text: str, kind: IdKind) -> str:
+    """Return the test that the text of a column is not NULL or empty, nor what stands for every id."""
+    return f"{text} IS NOT NULL" + (f" AND {text} <> '' AND {text} <> '*'" if kind in TEXTS else "")
 
 
 _UUID_PARTS = ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12))
@@ -466,7 +466,9 @@ class SQLite:
 
     def is_id(self, column: str, kind: IdKind) -> str:
         """Return the test that a column holds an id, which is true or false: no text with NUL is one, either."""
-        return f"{has_id(column, kind)} AND instr({column}, char(0)) = 0" if kind in TEXTS else has_id(column, kind)
+        if kind not in TEXTS:
+            return has_id(column, kind)
+        return f"{has_id(self.id_text(column, kind), kind)} AND instr({column}, char(0)) = 0"
 
     def id_text(self, column: str, kind: IdKind) -> str:
         """Return a column's id as text; NULL if it holds none."""
@@ -621,7 +623,7 @@ class PostgreSQL:
         return ("(CASE WHEN ", *(is_one or (*whole, " ~ '^-?[0-9]+$'")), " THEN CAST(", *whole, " AS bigint) END)")
 
     def is_id(self, column: str, kind: IdKind) -> str:
-        return has_id(column, kind)
+        return has_id(self.id_text(column, kind) if kind in TEXTS else column, kind)
 
     def id_text(self, column: str, kind: IdKind) -> str:
         if kind is IdKind.TEXT:
