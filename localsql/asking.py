@@ -190,14 +190,14 @@ def _exists(renderer: LocalRenderer, plan: Plan, end: Exit) -> str:
 def _listed(renderer: LocalRenderer, plan: Plan, ends: list[Exit], side: Typed) -> str | None:
     """Return the test that the column is among the results of the exits; None if it cannot be."""
     own = renderer.anew()
-    family = side.family if side.family in NATIVE else Family.TEXT
     constants = sorted({text for end in ends for text in constants_of(end) or ()})
     scope, _ = own.entered(plan, TOP)
     others = [end for end in ends if constants_of(end) is None]
+    side = own.list_side(others, side, scope)
     arms = own.list_arms(others, side, scope)
     if not arms:
         return own.dialect.among(side, constants)
-    possible = own.dialect.constants(constants, family)
+    possible = own.dialect.constants(constants, side.family if side.family in NATIVE else Family.TEXT)
     if possible:
         arms.append(own.constants(possible))
     column = side.sql if side.family in NATIVE else own.dialect.text(side)

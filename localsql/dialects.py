@@ -180,6 +180,7 @@ class Dialect:
     plans_unions = True  # whether `IN (… UNION ALL …)` can use an index of the outer table
     no_ids = "'', '*'"  # in normal form
     dual = ""  # the FROM clause of a select with a condition but without a table
+    has_booleans = True  # if not, truth values are numbers, and whatever is not 0 is true
     native_types = {
         Family.INTEGER: "bigint", Family.NUMERIC: "numeric", Family.BOOLEAN: "boolean", Family.UUID: "uuid",
     }  # fmt: skip
@@ -207,11 +208,6 @@ class Dialect:
         if found in (Family.BOOLEAN, Family.UNKNOWN) and not sql_type.lower().startswith(_NO_TRUTHS):
             return found
         raise ValueError(f"`{sql_type}` is not a boolean type; select a boolean expression, such as `flag = 1`")
-
-    @property
-    def has_booleans(self) -> bool:
-        """Whether truth values have a type of their own; otherwise they are numbers, and whatever is not 0 is true."""
-        return self.native_types[Family.BOOLEAN] != self.native_types[Family.INTEGER]
 
     def column(self, sql: str, family: Family) -> Typed:
         """Return a column of the caller's tables."""
@@ -286,7 +282,7 @@ class Dialect:
         return "" if is_not_null else f"{side.sql} IS NOT NULL"
 
     def _is_whole(self, side: Typed) -> str:
-        return f"{self.number(side)} IS NOT NULL"
+        return f"{self.number(side)} BETWEEN {-(2**63)} AND {2**63 - 1}"
 
     def text(self, side: Typed) -> str:
         """Return the expression as text in normal form."""
@@ -394,7 +390,7 @@ class PostgreSQL(Dialect):
         return f"{side.sql} = ANY(CAST('{{{','.join(values)}}}' AS bigint[]))"
 
     def _is_whole(self, side: Typed) -> str:
-        in_range = f"{self.number(side)} BETWEEN {-(2**63)} AND {2**63 - 1}"
+        in_range = super()._is_whole(side)
         return f"{in_range} AND {side.sql} = trunc({side.sql})" if side.family == Family.NUMERIC else in_range
 
     def _parsed_number(self, text: str, family: Family) -> str:
@@ -435,12 +431,17 @@ class SQLite(Dialect):
     parser = "sqlite"
     quotes = '"`'
     text_type = "TEXT"
+    has_booleans = False
     native_types = {Family.INTEGER: "INTEGER", Family.NUMERIC: "NUMERIC", Family.BOOLEAN: "INTEGER"}
 
     def family(self, sql_type: str) -> Family:
         # To SQLite, all other names of types of texts, such as `string`, are of numbers: 7 equals '007' there.
         found, is_text = super().family(sql_type), re.search("char|clob|text", sql_type.lower())
         return Family.UNKNOWN if found == Family.TEXT and not is_text else found
+
+    def column(self, sql: str, family: Family) -> Typed:
+        # A column of numbers may hold texts as well, which its collation may treat as equal.
+        return Typed(f"{sql} COLLATE BINARY", family) if family in NUMBERS else super().column(sql, family)
 
     def is_id(self, side: Typed, type_name: str, is_not_null: bool = False) -> str:
         if side.family not in NATIVE:
@@ -517,7 +518,8 @@ class MySQL(Dialect):
     plans_unions = False
     no_ids = "X'', X'2a'"
     dual = " FROM DUAL"
-    native_types = {Family.INTEGER: "SIGNED", Family.BOOLEAN: "SIGNED"}
+    has_booleans = False
+    native_types = {Family.INTEGER: "DECIMAL(20)", Family.BOOLEAN: "SIGNED"}  # integers may be unsigned
 
     def _displayed(self, value: str, family: Family) -> str | None:
         shown = _read(value, family)
@@ -561,13 +563,13 @@ class MySQL(Dialect):
         return Typed(f"{side.sql}_bytes", Family.TEXT, is_normal=True)
 
     def _parsed_number(self, text: str, family: Family) -> str:
-        digits = f"CONVERT({text} USING utf8mb4)"
-        number = f"CAST({digits} AS SIGNED)"
-        return f"(CASE WHEN CAST({number} AS BINARY) = {text} THEN {number} END)"
+        # The test comes first, because statements that write fail if a text is cast that is not a number.
+        digits, whole = f"CONVERT({text} USING utf8mb4)", hexadecimal(r"^(0|-?[1-9][0-9]{0,19})\z")
+        return f"(CASE WHEN {digits} REGEXP _utf8mb4 {whole} THEN CAST({digits} AS DECIMAL(20)) END)"
 
     def typed(self, sql: str, family: Family) -> str:
         if family in NATIVE:
-            return f"CAST({sql} AS SIGNED)"
+            return f"CAST({sql} AS {self.native_types[family]})"
         # The first row makes recursive columns wider than any id. A truncated value was not an id.
         return f"LEFT(COALESCE({sql}, {_NO_BYTES}), 513)"
 

@@ -298,22 +298,23 @@ class LocalRenderer(Renderer[Dialect, Columns]):
             CarriedTerm(out, family, f"o{k}") for k, (out, family) in enumerate(zip(end.outs, families))
         ]
 
+    def list_side(self, ends: Iterable[Exit], side: Typed, scope: LocalScope) -> Typed:
+        """Return the caller's column as it is compared with the exits' results: as text if one has another family."""
+        if side.family in NATIVE and not all(self._is_comparable(end, side, scope) for end in ends):
+            return Typed(self.dialect.text(side), Family.TEXT, is_normal=True)
+        return side
+
+    def _is_comparable(self, end: Exit, side: Typed, scope: LocalScope) -> bool:
+        (out,) = end.outs
+        if not isinstance(out, Col):
+            return True
+        family = self.typed(out, self.named(end.branch, scope)).family
+        return family == side.family or (family in NUMBERS and side.family in NUMBERS)
+
     def list_arms(self, ends: Iterable[Exit], side: Typed, scope: LocalScope) -> list[Text]:
         """Return the exits' SELECTs of one column, with which the caller's column is compared."""
-        found = (self._list_arm(end, side, scope) for end in ends)
-        return list(dict.fromkeys(each for each in found if each is not None))
-
-    def _list_arm(self, end: Exit, side: Typed, scope: LocalScope) -> Text | None:
-        branch = set_apart(end.branch, end.outs)
-        inner = self.named(branch, scope)
-        (out,) = end.outs
         family = side.family if side.family in NATIVE else Family.TEXT
-        is_other = side.family in NATIVE and isinstance(out, Col) and self.typed(out, inner).family != side.family
-        arm = self.selected(branch, [CarriedTerm(out, family, "o0" if is_other else "", is_compared=True)], inner)
-        if arm is not None and is_other:
-            # Texts that are not numbers became NULL. With a NULL in the list, `NOT (… IN (…))` is never true.
-            arm = ("SELECT * FROM (", *arm, ") __x WHERE o0 IS NOT NULL")
-        return arm
+        return self.arms(ends, scope, lambda end: [CarriedTerm(end.outs[0], family, is_compared=True)])
 
     def constants(self, shown: list[str]) -> Text:
         """Return constants as an arm of a union."""

@@ -56,6 +56,7 @@ COLUMNS = {
         "numeric": Column("numeric", "numeric", 7.5, "7.5", ("7.50", "07.5")),
         "large number": Column("numeric", "numeric", 2**62 + 1, str(2**62 + 1), (str(2**62), f"{2**62}.5")),
         "collation": Column("text COLLATE NOCASE", "text", "Bob", "Bob", ("bob",)),
+        "collation of numbers": Column("integer COLLATE NOCASE", "integer", "Bob", "Bob", ("bob",)),
         "padding": Column("text COLLATE RTRIM", "text", "a", "a", ("a ",)),
         "string": Column("string", "string", "7", "7", ("007", "7.0", "+7", " 7")),
         "nothing said of a string": Column("string", "", "7", "7", ("007", "7.0", "+7", " 7")),
@@ -288,3 +289,56 @@ def test_recursion_keeps_different_bytes_apart(api, mariadb_caller, dialect):
     assert rows == [(1,), (3,)]
     negated = mariadb_caller.run(f"SELECT d FROM owns WHERE NOT ({answer.json()['sql']})")[1]
     assert negated == [(2,)]
+
+
+@pytest.mark.parametrize("dialect", ["mariadb", "mysql"])
+def test_recursion_keeps_unsigned_numbers_apart_from_signed_ones(api, mariadb_caller, dialect):
+    """In 64 bits, the largest unsigned number is -1."""
+    assert api.post("/policy", {"src": GROUPS}).status_code == 200
+    mariadb_caller.fresh(
+        "CREATE TABLE members (u varchar(9), g bigint unsigned); CREATE TABLE owns (g bigint, d bigint);"
+        "CREATE TABLE groups_in (g bigint unsigned, h bigint unsigned); CREATE TABLE more_in (g bigint, h bigint)"
+    )
+    mariadb_caller.fill("members", [("ann", 2**64 - 1)])
+    mariadb_caller.fill("groups_in", [(2**64 - 1, 2**63), (2**63, 5)])
+    mariadb_caller.fill("more_in", [(-1, 6), (-(2**63), 7)])
+    mariadb_caller.fill("owns", [(number, number) for number in (5, 6, 7)])
+    said = GROUP_BINDINGS.format(dialect=dialect).replace(
+        "SELECT g, h FROM groups_in", "SELECT g, h FROM groups_in UNION ALL SELECT g, h FROM more_in"
+    )
+    query = {"actor_type": "User", "actor_id": "ann", "action": "read", "resource_type": "Doc"}
+    body = {"query": query, "column": "d", "data_bindings": f"{said.rstrip()[:-1]}, Group: bigint}}"}
+    condition = api.post("/list_query", body).json()["sql"]
+    assert "RECURSIVE" in condition
+    assert mariadb_caller.run(f"SELECT d FROM owns WHERE {condition}")[1] == [(5,)]
+
+
+NOT_BANNED = 'actor User {} resource Doc {} has_permission(_: User, "read", d: Doc) if not is_banned(d);'
+TWO_TYPES = """
+dialect: {dialect}
+facts:
+  "is_banned(Doc:_)": {{query: "SELECT d FROM bans", sql_types: [varchar(40)]}}
+sql_types: {{Doc: bigint}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("dialect", "sql", "ids"),
+    [
+        ("sqlite", "integer", ["7", "8", "abc", "xyz"]),
+        ("mariadb", "bigint unsigned", ["7", "8", str(2**64 - 1), str(2**64 - 2)]),
+        ("postgres", "bigint", ["7", "8", "-1", str(2**62)]),
+    ],
+)
+def test_a_list_of_numbers_leaves_out_those_that_are_texts_elsewhere(request, api, dialect, sql, ids):
+    database = request.getfixturevalue({"postgres": "postgresql"}.get(dialect, dialect) + "_caller")
+    assert api.post("/policy", {"src": NOT_BANNED}).status_code == 200
+    database.fresh(f"CREATE TABLE docs (d {sql}); CREATE TABLE bans (d varchar(40))")
+    database.fill("docs", [(int(each) if each.lstrip("-").isdecimal() else each,) for each in ids])
+    database.fill("bans", [(ids[0],), (ids[2],), (f"0{ids[1]}",), ("no number",), (None,)])
+    query = {"actor_type": "User", "actor_id": "ann", "action": "read", "resource_type": "Doc"}
+    body = {"query": query, "column": "docs.d", "data_bindings": TWO_TYPES.format(dialect=dialect)}
+    condition = api.post("/list_query", body).json()["sql"]
+    found = database.run(f"SELECT d FROM docs WHERE {condition}")[1]
+    assert sorted(str(each) for (each,) in found) == sorted([ids[1], ids[3]])
+    assert len(database.run(f"SELECT d FROM docs WHERE NOT {condition}")[1]) == 2
