@@ -180,6 +180,7 @@ class Dialect:
     plans_unions = True  # whether `IN (… UNION ALL …)` can use an index of the outer table
     no_ids = "'', '*'"  # in normal form
     dual = ""  # the FROM clause of a select with a condition but without a table
+    has_unsigned = False  # integers may be larger than those of 64 bits with a sign
     has_booleans = True  # if not, truth values are numbers, and whatever is not 0 is true
     native_types = {
         Family.INTEGER: "bigint", Family.NUMERIC: "numeric", Family.BOOLEAN: "boolean", Family.UUID: "uuid",
@@ -273,7 +274,7 @@ class Dialect:
 
         It is no NULL, no empty text, and not `*`; of an Integer a whole number, and of a Boolean a truth value.
         """
-        if type_name == INTEGER and side.family != Family.INTEGER:
+        if type_name == INTEGER and (side.family != Family.INTEGER or self.has_unsigned):
             return self._is_whole(side)
         if side.family not in NATIVE and type_name == BOOLEAN:
             return _one_of(self.text(side), self.constants(("true", "false"), Family.TEXT)) or ""
@@ -447,7 +448,11 @@ class SQLite(Dialect):
         if side.family not in NATIVE:
             return super().is_id(side, type_name, is_not_null)
         # Its columns may hold anything, whatever their type.
-        return f"typeof({side.sql}) = 'integer'" if type_name == INTEGER else f"{side.sql} NOT IN ({self.no_ids})"
+        if type_name != INTEGER:
+            return f"{side.sql} NOT IN ({self.no_ids})"
+        if side.family != Family.NUMERIC:
+            return f"typeof({side.sql}) = 'integer'"
+        return f"typeof({side.sql}) IN ('integer', 'real') AND {side.sql} = CAST({side.sql} AS INTEGER)"  # 7.0 is 7
 
     def _displayed(self, value: str, family: Family) -> str | None:
         shown = _read(value, family)
@@ -518,8 +523,9 @@ class MySQL(Dialect):
     plans_unions = False
     no_ids = "X'', X'2a'"
     dual = " FROM DUAL"
+    has_unsigned = True
     has_booleans = False
-    native_types = {Family.INTEGER: "DECIMAL(20)", Family.BOOLEAN: "SIGNED"}  # integers may be unsigned
+    native_types = {Family.INTEGER: "DECIMAL(20)", Family.BOOLEAN: "SIGNED"}
 
     def _displayed(self, value: str, family: Family) -> str | None:
         shown = _read(value, family)

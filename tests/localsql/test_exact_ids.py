@@ -342,3 +342,47 @@ def test_a_list_of_numbers_leaves_out_those_that_are_texts_elsewhere(request, ap
     found = database.run(f"SELECT d FROM docs WHERE {condition}")[1]
     assert sorted(str(each) for (each,) in found) == sorted([ids[1], ids[3]])
     assert len(database.run(f"SELECT d FROM docs WHERE NOT {condition}")[1]) == 2
+
+
+AGES = """
+dialect: {dialect}
+facts: {{"age(Doc:_, Integer:_)": {{query: "SELECT d, age FROM ages", sql_types: [integer, {said}]}}}}
+sql_types: {{Doc: integer}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("dialect", "sql", "said", "others"),
+    [
+        ("mariadb", "bigint unsigned", "bigint", [2**63, 2**64 - 1, None]),
+        ("mariadb", "varchar(40)", "text", [str(2**63), "9" * 30, "7.5", "018", "18 ", "18\n", "1e3", None]),
+        ("sqlite", "real", "numeric", [7.5, 18.5, 1e30, "old", None]),
+        ("postgres", "numeric(30,2)", "numeric", [2**63, "7.5", "NaN", None]),
+    ],
+)
+def test_what_is_no_integer_is_no_fact(request, api, dialect, sql, said, others):
+    database = request.getfixturevalue({"postgres": "postgresql"}.get(dialect, dialect) + "_caller")
+    policy = 'actor User {} resource Doc {} has_permission(_: User, "read", d: Doc) if age(d, n) and n != 7;'
+    assert api.post("/policy", {"src": policy}).status_code == 200
+    database.fresh(f"CREATE TABLE ages (d integer, age {sql})")
+    ages = [7, 18, 2**40, *others]
+    database.fill("ages", list(enumerate(ages)))
+    query = {"actor_type": "User", "actor_id": "ann", "action": "read", "resource_type": "Doc"}
+    body = {"query": query, "column": "ages.d", "data_bindings": AGES.format(dialect=dialect, said=said)}
+    condition = api.post("/list_query", body).json()["sql"]
+    assert sorted(database.run(f"SELECT d FROM ages WHERE {condition}")[1]) == [(1,), (2,)]
+
+
+def test_numbers_in_texts_do_not_fail_statements_that_write(api, mariadb_caller):
+    """In the usual modes, a statement that writes fails if it casts a text that is not a number."""
+    policy = 'actor User {} resource Doc {} has_permission(_: User, "read", d: Doc) if age(d, n) and n > 7;'
+    assert api.post("/policy", {"src": policy}).status_code == 200
+    mariadb_caller.fresh("CREATE TABLE ages (d integer, age varchar(40)); CREATE TABLE docs (d integer, k integer)")
+    mariadb_caller.fill("ages", [(1, "18"), (2, "old"), (3, "9" * 30), (4, "")])
+    mariadb_caller.fill("docs", [(1, 0), (2, 0), (3, 0), (4, 0)])
+    query = {"actor_type": "User", "actor_id": "ann", "action": "read", "resource_type": "Doc"}
+    body = {"query": query, "column": "docs.d", "data_bindings": AGES.format(dialect="mariadb", said="text")}
+    with mariadb_caller.connection.cursor() as cursor:
+        cursor.execute("SET SESSION sql_mode = DEFAULT")
+        cursor.execute(f"UPDATE docs SET k = 1 WHERE {api.post('/list_query', body).json()['sql']}")
+    assert mariadb_caller.run("SELECT d FROM docs WHERE k = 1")[1] == [(1,)]
