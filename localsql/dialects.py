@@ -314,11 +314,11 @@ class Dialect:
     def _many(self, side: Typed, values: list[str]) -> str | None:
         return None
 
-    def number(self, side: Typed, family: Family = Family.INTEGER) -> str:
-        """Return the expression as a number of the family; NULL if its text is not a number."""
-        return side.sql if side.family in NUMBERS else self._parsed_number(self.text(side), family)
+    def number(self, side: Typed) -> str:
+        """Return the expression as a number; NULL if it is a text, and not that of a whole number."""
+        return side.sql if side.family in NUMBERS else self._parsed_number(self.text(side))
 
-    def _parsed_number(self, text: str, family: Family) -> str:
+    def _parsed_number(self, text: str) -> str:
         raise NotImplementedError
 
     # ---- subqueries ------------------------------------------------------------------------------------------------
@@ -394,10 +394,8 @@ class PostgreSQL(Dialect):
         in_range = super()._is_whole(side)
         return f"{in_range} AND {side.sql} = trunc({side.sql})" if side.family == Family.NUMERIC else in_range
 
-    def _parsed_number(self, text: str, family: Family) -> str:
-        whole = "0|-?[1-9][0-9]*"
-        pattern = whole if family == Family.INTEGER else rf"{whole}|-?(0|[1-9][0-9]*)\.[0-9]*[1-9]|NaN|-?Infinity"
-        is_number = f"length({text}) <= {_LONGEST} AND {text} ~ {text_literal(f'^({pattern})$', self.escaped)}"
+    def _parsed_number(self, text: str) -> str:
+        is_number = f"length({text}) <= {_LONGEST} AND {text} ~ {text_literal('^(0|-?[1-9][0-9]*)$', self.escaped)}"
         return f"(CASE WHEN {is_number} THEN CAST({text} AS numeric) END)"
 
     def carried(self, side: Typed, family: Family) -> str:
@@ -494,8 +492,8 @@ class SQLite(Dialect):
                 return f"CAST(CASE {side.sql} WHEN {whole} THEN {whole} ELSE {side.sql} END AS TEXT) COLLATE BINARY"
         return f"CAST({side.sql} AS TEXT) COLLATE BINARY"
 
-    def _parsed_number(self, text: str, family: Family) -> str:
-        number = f"CAST({text} AS {family.value})"
+    def _parsed_number(self, text: str) -> str:
+        number = f"CAST({text} AS INTEGER)"
         return f"(CASE WHEN CAST({number} AS TEXT) = {text} THEN {number} END)"
 
 
@@ -568,7 +566,7 @@ class MySQL(Dialect):
             return side
         return Typed(f"{side.sql}_bytes", Family.TEXT, is_normal=True)
 
-    def _parsed_number(self, text: str, family: Family) -> str:
+    def _parsed_number(self, text: str) -> str:
         # The test comes first, because statements that write fail if a text is cast that is not a number.
         digits, whole = f"CONVERT({text} USING utf8mb4)", hexadecimal(r"^(0|-?[1-9][0-9]{0,19})\z")
         return f"(CASE WHEN {digits} REGEXP _utf8mb4 {whole} THEN CAST({digits} AS DECIMAL(20)) END)"

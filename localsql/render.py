@@ -436,9 +436,9 @@ class LocalRenderer(Renderer[Dialect, Columns]):
             case Const(text):
                 return self.dialect.constant(text, family) if column.is_compared else self._constant(text, family)
         typed = self.typed(term, scope)
-        if typed.is_normal and typed.family != family and family in NATIVE and not column.is_compared:
-            raise DoesNotFit
-        return self._converted(typed, family)
+        if column.is_compared and family in NUMBERS:
+            return typed.sql
+        return self._converted(typed, family, type_of(term))
 
     def _constant(self, text: str, family: Family) -> str | None:
         if self.dialect.is_of(text, family):
@@ -447,12 +447,13 @@ class LocalRenderer(Renderer[Dialect, Columns]):
             raise DoesNotFit
         return None
 
-    def _converted(self, typed: Typed, family: Family) -> str:
-        if family in NUMBERS and typed.family != family:
-            return self.dialect.number(typed, family)
-        if family in NATIVE and typed.family != family:
-            raise NotExpressible(f"`sql_types` conflict: {typed.family.value} ids are compared with {family.value} ids")
-        return self.dialect.carried(typed, family)
+    def _converted(self, typed: Typed, family: Family, type_name: str) -> str:
+        """Return the expression as a column of the family. Of texts, only Integers always fit into numbers."""
+        if family not in NATIVE or typed.family == family:
+            return self.dialect.carried(typed, family)
+        if type_name != INTEGER or typed.is_normal or typed.family in NATIVE:
+            raise DoesNotFit
+        return self.dialect.number(typed)
 
     # ---- sources ---------------------------------------------------------------------------------
 
@@ -551,7 +552,7 @@ class LocalRenderer(Renderer[Dialect, Columns]):
         arms += [self.constants(constants)] if constants else []
         for store, index in source.positions:
             column = self.dialect.column(f"a{index}", self.tables.binding(store).family_at(index))
-            shown, test = self._converted(column, family), self.dialect.is_id(column, source.type)
+            shown, test = self._converted(column, family, source.type), self.dialect.is_id(column, source.type)
             arms.append((f"SELECT {shown} FROM {self._binding_table(store)} WHERE {test}",))
         return ("(", *joined(" UNION ", arms), ")")
 
