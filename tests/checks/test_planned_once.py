@@ -12,7 +12,7 @@ from checks.engine.compile import Root, Shape
 from checks.engine.plan import unfold
 from checks.engine.rules.clauses import Call, Const, Other, Slot, Var, hashed_once, steps_taken, value
 from checks.engine.sql import rounds
-from checks.engine.sql.text import PostgreSQL, SQLite, Table, Unnamed, finished, fused, read_from, tables_in
+from checks.engine.sql.text import PostgreSQL, SQLite, Table, finished, fused
 from policy.values import STRING
 from tests.checks.in_memory import Engine
 
@@ -65,13 +65,6 @@ def test_sql_that_stands_side_by_side_is_one_part():
     assert short == ("SELECT 1 FROM ", Table("r0"), " WHERE a0 = ", Slot("v0"), " AND a1 = ", Const("x"))
     assert finished(short, SQLite()) == finished(text, SQLite())
     assert fused(()) == ()
-
-
-def test_a_text_is_read_from_tables_that_are_named_later():
-    text = ("SELECT 1 FROM ", Unnamed(3), " CROSS JOIN ", Unnamed(4))
-    named = read_from(text, {3: "new_answers", 4: "all_answers"})
-    assert tables_in(text) == [] and tables_in(named) == ["new_answers", "all_answers"]
-    assert finished(named, SQLite()).sql == "SELECT 1 FROM new_answers CROSS JOIN all_answers"
 
 
 # ---- forms of plans -------------------------------------------------------------------------------------------------

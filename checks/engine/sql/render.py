@@ -120,8 +120,8 @@ class SelectScope(NamedTuple, Generic[Mentioned]):
     depth: int = 0
     prefix: str = ""  # of table names
     plan: Plan | None = None  # the plan whose goals and answers can be read
-    goals: str | None = None  # name of the table, if there is one
-    answers: str | None = None
+    goals: Piece | None = None  # name of the table, if there is one
+    answers: Piece | None = None
     lateral: type | None = None  # in a recursive step: the kind of source that is read around it, one row at a time
     tables: Mapping[int, Piece] = {}  # by source, for goals and answers read from other tables
     looked_up: frozenset[int] = frozenset()  # sources that are facts as of an earlier revision

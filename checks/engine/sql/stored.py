@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from checks.engine.plan.draft import sources_of, variant_of
@@ -43,14 +43,13 @@ from checks.engine.sql.render import (
     steps_of,
     with_tables,
 )
-from checks.engine.sql.rounds import ArmKeyMaker, Rounds, is_looked_into, rounds_for
+from checks.engine.sql.rounds import Rounds, rounds_for
 from checks.engine.sql.text import (
     READS,
     Column,
     ConstantSet,
     Dialect,
     Formed,
-    NumberHole,
     NumberTest,
     Shown,
     Table,
@@ -79,7 +78,7 @@ class StoredOperands(Renderer[Dialect, PlanSource]):
     """The part of a renderer that does not depend on plans."""
 
     number_of: Callable[[Signature], int]
-    holes: Mapping[int, int] = field(default_factory=dict, kw_only=True)  # by source, in an arm for many (see `ArmKey`)
+    joins_numbers: bool = field(default=False, kw_only=True)  # in rounds: whether tags are numbers of arms
 
     def among(self, operand: Operand, ids: tuple[str, ...], scope: Scoped) -> Text:
         if isinstance(operand, Col):
@@ -125,10 +124,8 @@ class StoredOperands(Renderer[Dialect, PlanSource]):
     def number_test(self, source: FactScan, scope: Scoped) -> Text:
         name = scope.names[source.number]
         column = f"{name}.sig" if name else "sig"
-        if source.number in self.holes:
-            return (NumberHole(column, self.holes[source.number]),)
         test = NumberTest(column, self.number_of(source.signature))
-        return (test if self.dialect.joins_numbers else str(test),)
+        return (test if self.joins_numbers or self.dialect.joins_numbers else str(test),)
 
 
 # ---- Lookups of stored facts that may expire, and of facts as of an earlier revision ------------------------------
@@ -278,7 +275,7 @@ class StoredRenderer(StoredOperands):
 
     def rounds_of(self, plan: Plan) -> Rounds:
         if plan not in self.rounds:
-            made = rounds_for(plan, lambda: replace(self, shared={}, tested={}, holes={}))
+            made = rounds_for(plan, lambda: replace(self, shared={}, tested={}, joins_numbers=True))
             self.rounds[plan] = replace(made, number=len(self.rounds))  # numbered after the rounds that it reads
         return self.rounds[plan]
 
@@ -309,13 +306,6 @@ class StoredRenderer(StoredOperands):
         if self._ends(source):
             tests.append(has_not_ended(scope.names[source.number], (self.dialect.now,)))
         return tests
-
-    def arm_key_maker(self, *numbers: int) -> ArmKeyMaker:
-        return ArmKeyMaker(self.number_of, self._ends, [*numbers])
-
-    def with_holes(self, holes: Mapping[int, int]) -> StoredRenderer:
-        """Return the renderer of an arm for many; without holes, of what is the same in all of them."""
-        return replace(self, holes=holes, tested={})
 
     def _ends(self, source: FactScan) -> bool:
         return source.store == "stored" and self.may_end(source.signature)
@@ -439,8 +429,6 @@ class StoredRenderer(StoredOperands):
         return (f"SELECT {column} FROM {self._facts(store)} WHERE {test}", *ended)
 
     def _derived_table(self, source: DerivedTable, scope: Scoped) -> Text:
-        if self.holes:
-            return self.with_holes({})._derived_table(source, scope)
         plan = source.plan
         if source.is_inside:
             return self._in_place(source, scope)
@@ -473,8 +461,7 @@ class StoredRenderer(StoredOperands):
 
     def _path(self, plan: Plan, name: str, scope: Scoped) -> Text:
         """Return all that a path leads to, as one recursive table: its goals are its answers."""
-        scope = scope._replace(tables={each.number: name for jump in plan.moves for each in jump.branch.sources[:1]})
-        step = scope._replace(lateral=Goals if self.dialect.recursive_arms_join else None)
+        step = scope._replace(goals=name, lateral=Goals if self.dialect.recursive_arms_join else None)
         starts = [(end.branch, end.outs[0]) for end in plan.exits if not end.branch.sources]
         starts += [(jump.branch, jump.keys[0]) for jump in plan.seeds]
         seeds = [self._step(branch, term, scope) for branch, term in starts]
@@ -488,14 +475,12 @@ class StoredRenderer(StoredOperands):
 
     def condition(self, condition: Condition, scope: Scoped) -> Text | bool:
         match condition:
-            case Tagged(source) if source in self.holes:
-                return (NumberHole(f"{scope.names[source]}.tag", self.holes[source]),)
+            case Tagged(source, tag) if self.joins_numbers:
+                return (NumberTest(f"{scope.names[source]}.tag", tag),)
         return super().condition(condition, scope)
 
     def holds(self, plan: Plan, negated: bool, scope: Scoped) -> Text | bool:
         """Return the test of the plan. Its SQL is cached: branches often test the same for columns of the same name."""
-        if self.holes and not is_looked_into(plan):
-            return self.with_holes({}).holds(plan, negated, scope)
         key = (plan, negated, scope.around(plan))
         if key not in self.tested:
             self.tested[key] = self._holds(plan, negated, scope)
@@ -595,10 +580,7 @@ class AsOfRenderer(StoredRenderer):
             tests += [self._test(each, scope) for each in conditions if isinstance(each, Holds)]
             alias = scope.names[source.number]
             columns_of_fact = [f"a{place}" for place in range(len(source.signature.types))]
-            number: Text = (f"{alias}.sig = {self.number_of(source.signature)}",)
-            if source.number in self.holes:
-                number = self.number_test(source, scope)
-            held = [number, *[self._test(each, inner) for each in own]]
+            held = [self.number_test(source, scope), *[self._test(each, inner) for each in own]]
             known = known_columns(own, source.number)
             rows = rows_as_of([f"{alias}.{name}" for name in columns_of_fact], alias, held, known, self.dialect)
             tables.append(self.dialect.looked_up(rows, columns_of_fact, alias))
