@@ -357,7 +357,9 @@ def has_id(text: str, kind: IdKind) -> str:
 _UUID_PARTS = ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12))
 _UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _AROUND = 20  # symbols of the parser's stack of 100, for the confirmation of key and version
-_NEAR = 2**63 - 3  # the largest number to which 2 can be added, and its negative reduced by 2, within 64 bits
+_LEAST, _MOST = -(2**63), 2**63 - 1  # Integers
+# Steps to the numbers next to one, each with the least and the largest number that it leads to an Integer from.
+_STEPS = f"(-2, {_LEAST + 2}, {_MOST}), (-1, {_LEAST + 1}, {_MOST}), (1, {_LEAST}, {_MOST - 1}), (2, {_LEAST}, {_MOST - 2})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -492,11 +494,10 @@ class SQLite:
 
     def neighbours(self, rows: Text) -> Text:
         """Return a SELECT of the whole numbers next to those in the column `v` of the rows, all as text."""
-        near = f"v BETWEEN {-_NEAR} AND {_NEAR}"
         return (
             "SELECT CAST(v + d.column1 AS TEXT) FROM (SELECT CAST(v AS INTEGER) AS v FROM (",
             *rows,
-            f") x) x CROSS JOIN (VALUES (-2), (-1), (1), (2)) d WHERE {near}",
+            f") x) x CROSS JOIN (VALUES {_STEPS}) d WHERE v BETWEEN d.column2 AND d.column3",
         )
 
     def values(self, slot: Text) -> Text:
@@ -630,11 +631,10 @@ class PostgreSQL:
         return f"CAST('{message}' || {column} AS boolean)"
 
     def neighbours(self, rows: Text) -> Text:
-        near = f"v BETWEEN {-_NEAR} AND {_NEAR}"
         return (
             'SELECT CAST(v + d.column1 AS text) COLLATE "C" FROM (SELECT CAST(v AS bigint) AS v FROM (',
             *rows,
-            f") x) x CROSS JOIN (VALUES (-2), (-1), (1), (2)) d WHERE {near}",
+            f") x) x CROSS JOIN (VALUES {_STEPS}) d WHERE v BETWEEN d.column2 AND d.column3",
         )
 
     def values(self, slot: Text) -> Text:
