@@ -16,8 +16,6 @@ from checks.engine.plan.draft import IsNarrow, nowhere, same_columns
 from checks.engine.plan.plan import Branch, Condition, Exit, Plan, Same, stored_first
 from checks.engine.plan.planner import Planner, are_names
 from checks.engine.rules.clauses import (
-    FRESH_ID,
-    SECOND_FRESH,
     Call,
     Col,
     Const,
@@ -26,6 +24,7 @@ from checks.engine.rules.clauses import (
     Neg,
     Var,
     calls_made,
+    is_stand_in,
     pattern_of,
     steps_taken,
     substituted,
@@ -587,7 +586,6 @@ def _has_common(cell: AnswerCell, other: AnswerCell) -> bool:
 AnswerRow = tuple[str | None, ...]
 UNGUARDED = "0"  # in place of an exit's number, in rows without guards
 GROUNDED = "-"  # in place of the number of an exit whose rows may contain placeholder ids (see `Grounding`)
-_STAND_INS = {FRESH_ID, SECOND_FRESH}
 _ALL = AllBut()
 
 
@@ -603,7 +601,7 @@ def answers_of(rows: Iterable[tuple[Any, ...]]) -> list[AnswerRow]:
     exits: dict[str, _Exit] = {}
     for index, outcome, *columns in rows:
         row = tuple(columns)
-        if index == GROUNDED and not _STAND_INS.isdisjoint(row):
+        if index == GROUNDED and any(map(is_stand_in, row)):
             stand_ins.add(row)
         elif index == GROUNDED:
             grounded.add(row)
@@ -615,7 +613,7 @@ def answers_of(rows: Iterable[tuple[Any, ...]]) -> list[AnswerRow]:
     grounded -= plain
     plain |= grounded
     for row in stand_ins:
-        if tuple([None if text in _STAND_INS else text for text in row]) not in plain:
+        if tuple([None if is_stand_in(text) else text for text in row]) not in plain:
             raise CannotEnumerate("all values except some")
     for found in exits.values():
         found.withheld -= found.granted  # a fact that grants a row is enough, even if others withhold it

@@ -103,6 +103,18 @@ def test_a_list_whose_variables_facts_bind_is_answered(api, exceptions):
 
 BETWEEN = "between(n: Integer) if n > 3 and n < 6 and not taken(n); ok(u: User) if known(u) and between(n);"
 PAIR = "pair(x: User, y: User) if x != y and not known(x) and not known(y); ok(u: User) if known(u) and pair(x, y);"
+TRIO = (
+    "trio(x: User, y: User, z: User) if x != y and y != z and x != z and not known(x) and not known(y)"
+    " and not known(z); ok(u: User) if known(u) and trio(x, y, z);"
+)
+ROW = (
+    "row(a: Integer, b: Integer, c: Integer, d: Integer, e: Integer) if 10 < a and a < b and b < c and c < d and d < e"
+    " and e < {}; ok(u: User) if known(u) and row(a, b, c, d, e);"
+)
+LARGEST = "beyond(n: Integer) if not taken(n) and n > 9223372036854775806; ok(u: User) if known(u) and beyond(n);"
+OUT = "some(_: Integer); ok(u: User) if known(u) and some(n) and not within(n);"
+LARGER = f"within(n: Integer) if n <= 9223372036854775806; {OUT}"
+SMALLER = f"within(n: Integer) if n >= -9223372036854775807; {OUT}"
 TRUTH = "open(b: Boolean) if not taken(b); ok(u: User) if known(u) and open(b);"
 
 
@@ -113,12 +125,19 @@ TRUTH = "open(b: Boolean) if not taken(b); ok(u: User) if known(u) and open(b);"
         (BETWEEN, ["4", "5"], False),
         (BETWEEN, [], True),
         (PAIR, [], True),
+        (TRIO, [], True),
+        (ROW.format(20), [], True),
+        (ROW.format(15), [], False),
+        (LARGEST, [], True),
+        (LARGEST, ["9223372036854775807"], False),
+        (LARGER, [], True),
+        (SMALLER, [], True),
         (TRUTH, ["true"], True),
         (TRUTH, ["true", "false"], False),
     ],
 )
 def test_what_only_tests_mention_has_any_value_of_its_type(api, rules, taken, is_ok):
-    """Numbers between others, two values that nothing mentions, and no more truths than two."""
+    """Numbers between others and at either end, values that nothing mentions, and no more truths than two."""
     publish(api, f"actor User {{}} {rules}")
     kind = "Boolean" if rules == TRUTH else "Integer"
     store(api, fact("known", "User:ann"), *(fact("taken", f"{kind}:{each}") for each in taken))

@@ -9,9 +9,7 @@ from enum import Enum, auto
 from functools import cached_property
 
 from checks.engine.rules.clauses import (
-    FRESH_ID,
     NOW,
-    SECOND_FRESH,
     Call,
     Clause,
     Cmp,
@@ -19,6 +17,7 @@ from checks.engine.rules.clauses import (
     Const,
     Given,
     GoalKey,
+    Inner,
     Literal,
     Member,
     Neg,
@@ -33,6 +32,7 @@ from checks.engine.rules.clauses import (
     mapped,
     mentioned,
     pattern_of,
+    stand_in,
     terms_of,
     tick,
     type_of,
@@ -235,7 +235,8 @@ class Candidates:
 class Domain:
     """The ids of a type that the question's facts, rules and values mention, and placeholders for others; column `v`.
 
-    `values` are those of the question: a `Given` has several.
+    `values` are those of the question: a `Given` has several. Of Integers, `near` ones on either side of each are read,
+    too.
     """
 
     number: int
@@ -243,6 +244,7 @@ class Domain:
     positions: tuple[ArgumentPosition, ...]
     ids: tuple[str, ...]
     values: tuple[Slot | Other | Given, ...]
+    near: int = 0
 
     def __str__(self) -> str:
         return f"s{self.number} <- every {self.type}"
@@ -655,23 +657,31 @@ def _is_compared(clause: Clause, variable: Var) -> bool:
 # ---- all that a question mentions ----------------------------------------------------------------------------------
 
 FAR_NUMBERS = (str(-(2**62) - 1), str(2**62 + 1))  # in addition to the Integers next to those that are mentioned
+LEAST_COMPARED = 2  # values of a type that a rule may compare with each other, at least
 
 
 @dataclass
 class Domains:
-    """What a question's facts, rules and values mention, by type."""
+    """What a question's facts, rules and values mention, by type.
+
+    No clause can tell more values apart than it has variables. So that many stand for all that nothing mentions: other
+    ids or, on either side of each Integer, the next ones.
+    """
 
     positions: dict[str, dict[ArgumentPosition, None]] = field(default_factory=lambda: defaultdict(dict))
     ids: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     values: dict[str, dict[Slot | Other | Given, None]] = field(default_factory=lambda: defaultdict(dict))
+    variables: dict[str, set[Term]] = field(default_factory=lambda: defaultdict(set))  # of the last clause
+    most_variables: dict[str, int] = field(default_factory=lambda: defaultdict(lambda: LEAST_COMPARED))
     has_pairs: bool = False  # whether a rule compares two variables
 
     def of(self, number: int, type_name: str) -> Domain:
         """Return the ids of a type as a source with this number."""
-        stand_ins = (FRESH_ID, SECOND_FRESH) if self.has_pairs else (FRESH_ID,)
-        others = FAR_NUMBERS if type_name == INTEGER else stand_ins
+        most = self.most_variables[type_name]
+        others = FAR_NUMBERS if type_name == INTEGER else map(stand_in, range(most if self.has_pairs else 1))
         ids = (*others, *sorted(self.ids[type_name]))
-        return Domain(number, type_name, tuple(self.positions[type_name]), ids, tuple(self.values[type_name]))
+        near = most if type_name == INTEGER else 0
+        return Domain(number, type_name, tuple(self.positions[type_name]), ids, tuple(self.values[type_name]), near)
 
     def add(self, types: Iterable[str], terms: Iterable[Term]) -> None:
         for kind, term in zip(types, terms):
@@ -680,8 +690,19 @@ class Domains:
                     self.ids[kind].add(text)
                 case Slot() | Other():
                     self.values[INTEGER if term == NOW else kind][term] = None
+                case Var() | Inner():
+                    self.variables[kind].add(term)
 
-    def add_literal(self, literal: Literal) -> None:
+    def add_clause(self, types: tuple[str, ...], clause: Clause) -> None:
+        """Add a clause, whose parameters have these types."""
+        self.variables.clear()
+        self.add(types, clause.params)
+        for literal in clause.body:
+            self._add_literal(literal)
+        for kind, found in self.variables.items():
+            self.most_variables[kind] = max(self.most_variables[kind], len(found))
+
+    def _add_literal(self, literal: Literal) -> None:
         match literal:
             case Scan(signature, args):
                 for index, kind in enumerate(signature.types):
@@ -703,17 +724,14 @@ class Domains:
 def domains_of(rules: RuleSet, literals: Iterable[Literal]) -> Domains:
     """Return what is mentioned by the literals, and by all clauses that they lead to."""
     found = Domains()
-    literals = tuple(literals)
-    every = reachable(map(pattern_of, mentioned(literals)), lambda pattern: _led_to(rules, pattern), tick)
-    for literal in literals:
-        found.add_literal(literal)
+    asked = Clause((), tuple(literals))
+    every = reachable(map(pattern_of, mentioned(asked.body)), lambda pattern: _led_to(rules, pattern), tick)
+    found.add_clause((), asked)
     for pattern in every:
         for clause in rules.alternatives(pattern):
-            found.add(pattern.types, clause.params)
+            found.add_clause(pattern.types, clause)
             variables = [each for each in clause.params if isinstance(each, Var)]
             found.has_pairs |= len(set(variables)) < len(variables) and not pattern.is_path
-            for literal in clause.body:
-                found.add_literal(literal)
     return found
 
 

@@ -150,9 +150,19 @@ Operand = Const | Other | Slot | Col | GoalKey | Inner
 Term = Operand | Var
 AnyTerm = TypeVar("AnyTerm", bound=Term)
 NOW = Slot("now")
-# Ids that no fact can have. A question's plan reads them to stand for all values that nothing mentions.
-FRESH_ID, SECOND_FRESH = "", "*" * 600
-FRESH = Const(FRESH_ID)
+LONGER_THAN_IDS = 600  # characters
+
+
+def stand_in(index: int) -> str:
+    """Return an id that no fact can have. Plans read some of these to stand for all values that nothing mentions."""
+    return "*" * (LONGER_THAN_IDS + index) if index else ""
+
+
+def is_stand_in(text: str | None) -> bool:
+    return text == "" or (text is not None and len(text) > LONGER_THAN_IDS and not text.strip("*"))
+
+
+FRESH = Const(stand_in(0))
 
 
 def type_of(term: Term) -> str:

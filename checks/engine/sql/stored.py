@@ -64,7 +64,6 @@ from checks.engine.sql.text import (
 from facts.models import PAST, STORED, condition, hint, leading
 from policy.rules.components import reachable
 from policy.rules.program import Signature
-from policy.values import INTEGER
 
 # ---- Operands and their tests in statements over stored facts: columns, parameters, ids ---------------------------
 # For example `doc = $2`, `a1 IN ('reader', 'writer')`, or a column read as a number if its signature says that it is
@@ -410,8 +409,8 @@ class StoredRenderer(StoredOperands):
             name = f"r{len(self.shared)}"
             found = [*self._candidates(source.positions, source.ids), *map(self._given, source.values)]
             rows = joined(" UNION ", found)
-            if source.type == INTEGER:
-                rows = ("SELECT v FROM (", *rows, ") x UNION ", *self.dialect.neighbours(rows))
+            if source.near:
+                rows = ("SELECT v FROM (", *rows, ") x UNION ", *self.dialect.neighbours(rows, source.near))
             self.shared[key] = (name, (f"{name}(v) AS MATERIALIZED (", *rows, ")"))
         return Table(self.shared[key][0])
 

@@ -358,8 +358,13 @@ _UUID_PARTS = ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12))
 _UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _AROUND = 20  # symbols of the parser's stack of 100, for the confirmation of key and version
 _LEAST, _MOST = -(2**63), 2**63 - 1  # Integers
-# Steps to the numbers next to one, each with the least and the largest number that it leads to an Integer from.
-_STEPS = f"(-2, {_LEAST + 2}, {_MOST}), (-1, {_LEAST + 1}, {_MOST}), (1, {_LEAST}, {_MOST - 1}), (2, {_LEAST}, {_MOST - 2})"
+
+
+def _steps(most: int) -> str:
+    """Return a table of steps to the Integers next to `v`, and the test that a step leads to one."""
+    down = [f"(-{step}, {_LEAST + step}, {_MOST})" for step in range(1, most + 1)]
+    up = [f"({step}, {_LEAST}, {_MOST - step})" for step in range(1, most + 1)]
+    return f"(VALUES {', '.join([*down, *up])}) d WHERE v BETWEEN d.column2 AND d.column3"
 
 
 @dataclass(frozen=True, eq=False)
@@ -492,12 +497,12 @@ class SQLite:
         """Return an expression that fails when it is evaluated; the column keeps it from being evaluated earlier."""
         return f"json('{message}' || {column})"
 
-    def neighbours(self, rows: Text) -> Text:
-        """Return a SELECT of the whole numbers next to those in the column `v` of the rows, all as text."""
+    def neighbours(self, rows: Text, most: int) -> Text:
+        """Return a SELECT of the Integers next to the `v` of each row, `most` on either side, as text."""
         return (
             "SELECT CAST(v + d.column1 AS TEXT) FROM (SELECT CAST(v AS INTEGER) AS v FROM (",
             *rows,
-            f") x) x CROSS JOIN (VALUES {_STEPS}) d WHERE v BETWEEN d.column2 AND d.column3",
+            f") x) x CROSS JOIN {_steps(most)}",
         )
 
     def values(self, slot: Text) -> Text:
@@ -630,11 +635,11 @@ class PostgreSQL:
     def failing(self, message: str, column: str) -> str:
         return f"CAST('{message}' || {column} AS boolean)"
 
-    def neighbours(self, rows: Text) -> Text:
+    def neighbours(self, rows: Text, most: int) -> Text:
         return (
             'SELECT CAST(v + d.column1 AS text) COLLATE "C" FROM (SELECT CAST(v AS bigint) AS v FROM (',
             *rows,
-            f") x) x CROSS JOIN (VALUES {_STEPS}) d WHERE v BETWEEN d.column2 AND d.column3",
+            f") x) x CROSS JOIN {_steps(most)}",
         )
 
     def values(self, slot: Text) -> Text:
