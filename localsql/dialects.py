@@ -519,7 +519,7 @@ class MySQL(Dialect):
     can_correlate = False
     unmaterialized = ""
     plans_unions = False
-    no_ids = "X'', X'2a'"
+    no_ids = "_binary X'', _binary X'2a'"
     dual = " FROM DUAL"
     has_unsigned = True
     has_booleans = False
@@ -536,7 +536,8 @@ class MySQL(Dialect):
         return hexadecimal(value)
 
     def _literal(self, value: str, family: Family) -> str:
-        return super()._literal(value, family) if family in NATIVE else hexadecimal(value)
+        # Without `_binary`, MySQL 8.0 damages the literal if it compares it with another column by a join.
+        return super()._literal(value, family) if family in NATIVE else f"_binary {hexadecimal(value)}"
 
     def null(self, family: Family) -> str:
         return super().null(family) if family in NATIVE else _NO_BYTES
