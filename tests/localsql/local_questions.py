@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -152,12 +153,20 @@ def _said(sitting: Sitting, path: str, body: dict, dialect: str) -> dict | Refus
         return Refused("too hard to plan")
 
 
+UNMARKED = re.compile(r"(?<!_binary )(?<!_utf8mb4 )X'")
+
+
 def _unsafe(sitting: Sitting, path: str, body: dict, sql: str) -> str | None:
-    """MySQL is not run here: the text for it is held to the form that is right on MariaDB."""
+    """MySQL is not run here: the text for it is held to the form that is right on MariaDB.
+
+    MySQL 8.0 damages a plain hexadecimal literal when it compares it with another column by a join.
+    """
     if sitting.database.dialect != "mariadb":
         return None
     of_mysql = _said(sitting, path, body, "mysql")
     texts = [sql, *([] if isinstance(of_mysql, Refused) else [of_mysql["sql"]])]
+    if unmarked := next(filter(UNMARKED.search, texts), None):
+        return f"{unmarked}\nhas a literal that MySQL may damage"
     bindings = sitting.made.bindings("mysql")
     return next((f"{text}\nmentions {found}" for text in texts if (found := unsafe_mentions(text, bindings))), None)
 
