@@ -168,8 +168,12 @@ def compared_policies(
     """Compare two policies with names, for a command; return the lines of the report, and an exit status."""
     with analysis(seconds) as solver:
         found = compared(old[1], new[1], solver)
-    more = [each.more for each in found if each.permission not in allowed]
-    return list(comparison_lines(found, old, new)), status_of(more)
+    status = status_of([each.more for each in found if each.permission not in allowed])
+    lines = list(comparison_lines(found, old, new))
+    if status:  # otherwise nothing depends on them
+        others = sorted({*allowed} - {each.permission for each in found})
+        lines += (f"`--allow {name!r}` matches none of these permissions" for name in others)
+    return lines, status
 
 
 def compared_on_page(environment_id: int, text: str) -> list[str]:
@@ -248,12 +252,19 @@ def _goal(goal: str) -> ast.Head:
     match items:
         case (ast.Rule(head=head, body=None),):
             return head
-    raise AuthzError(f'`{goal}` is not a goal{reason}. Write it as `allow(u: User, "read", d: Document)`.')
+    raise AuthzError(f'`{goal}` is not a goal{reason}. Write it as `allow(u: User, "read", Document{{"plan"}})`.')
 
 
 def check_words(program: Program, goal: str) -> None:
     """Refuse a goal with words that the policy does not have: "never" is true of a misspelled action."""
-    if unknown := _unknown_in(program, _goal(goal)):
+    head = _goal(goal)
+    for param in head.params:
+        match param:  # `User:ann`, as facts are written, is a variable `User` of the type `ann` here
+            case ast.Parameter(ast.Variable(name), ast.Name(word)) if program.knows(name) and not (
+                program.knows(word) or word in program.subtypes
+            ):
+                raise AuthzError(f"`{name}:{word}` is not a value in a goal. Write it as `{name}{{{quoted(word)}}}`.")
+    if unknown := _unknown_in(program, head):
         raise AuthzError("; ".join(map(str, unknown)))
 
 

@@ -425,6 +425,8 @@ def test_a_misspelled_word_is_refused_before_it_is_proved():
     check_words(program, 'allow(u: User, "read", d: Doc)')
     with pytest.raises(AuthzError, match=r"no action `raed` on Doc \(did you mean `read`\?"):
         check_words(program, 'allow(u: User, "raed", d: Doc)')
+    with pytest.raises(AuthzError, match=r'`User:ann` is not a value in a goal. Write it as `User\{"ann"\}`.'):
+        check_words(program, 'allow(User:ann, "read", d: Doc)')
 
 
 # ---- what would allow it -------------------------------------------------------------------------------------------
@@ -696,6 +698,10 @@ def test_a_policy_that_grants_more_is_refused(repos, files):
     status, told = run("load_policy", files("new"), "--never-more", *where)
     assert status == 1 and "The new policy grants more than the active policy." in told
     assert PolicyVersion.objects.filter(environment=repos.environment).count() == 2
+    assert (
+        "--allow 'write'` matches none"
+        in run("load_policy", files("new"), "--never-more", "--allow", "write", *where)[1]
+    )
     assert run("load_policy", files("new"), "--allow", "write on Doc", *where)[0] == 1
     assert run("load_policy", files("new"), "--never-more", "--allow", "write on Doc", *where)[0] == 0
     assert run("load_policy", files("old"), "--never-more", *where)[0] == 0
