@@ -4,12 +4,14 @@ import json
 import re
 from dataclasses import dataclass
 
+from facts.accept import Unaccepted, UnknownName, UnknownNames, unaccepted_of
 from facts.models import MAX_ARGUMENTS
 from facts.wire import id_from_json
 from localsql.errors import BindingRejected
 from policy.errors import MalformedRequest
 from policy.language.parser import NAME
-from policy.rules.program import Signature
+from policy.rules.program import Program, Signature
+from policy.rules.types import PLACE
 from policy.values import ABSTRACT, STRING, NotFactText, WrittenArgument, parsed
 
 _NAME = re.compile(NAME)
@@ -78,3 +80,13 @@ def _constant(text: str, arg: WrittenArgument) -> str | None:
     if written != arg.id:
         raise BindingRejected(text, f"`{arg.id}` must be written as {written}")
     return written
+
+
+def unused(program: Program, key: BindingKey) -> Unaccepted | UnknownName | None:
+    """Return why the policy doesn't use facts with this key: their types, or a role or relation it doesn't have."""
+    signature = key.signature
+    if not program.accepts(signature.predicate, signature.types):
+        return unaccepted_of(program, signature)
+    names = UnknownNames(program)
+    name = key.constants[PLACE] if names.concern(signature) else None
+    return names.named(signature, name) if name is not None and names.has_unknown(signature, {name}) else None

@@ -12,8 +12,8 @@ from importlib import import_module
 from itertools import islice
 
 from checks.asking import limits
-from facts.accept import MOST_NAMED, printable, unaccepted_of
-from localsql.binding_keys import BindingKey, key_from_text
+from facts.accept import MOST_NAMED, Unaccepted, UnknownName, printable
+from localsql.binding_keys import BindingKey, key_from_text, unused
 from localsql.dialects import DIALECT_NAMES, DIALECTS, Dialect, Family, is_sql_type
 from localsql.errors import BindingRejected, ColumnRejected
 from policy.active import program_of_version
@@ -312,9 +312,11 @@ log = logging.getLogger("authz.bindings")
 def unused_entries(program: Program, bindings: Bindings) -> Iterator[str]:
     """Yield a message for each fact that the policy doesn't use, and each domain of an unknown type."""
     for binding in bindings.facts:
-        signature = binding.signature
-        if not program.accepts(signature.predicate, signature.types):
-            yield f"`{binding.key}` is not used in policy{unaccepted_of(program, signature).advice}"
+        match unused(program, binding.key):
+            case Unaccepted(advice=advice):
+                yield f"`{binding.key}` is not used in policy{advice}"
+            case UnknownName() as unknown:
+                yield f"`{binding.key}` is not used in policy: {unknown}"
     for name in bindings.domains:
         if not program.knows(name):
             near = get_close_matches(name, sorted(program.types), 1)

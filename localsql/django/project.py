@@ -11,8 +11,7 @@ from django.core.management.base import CommandError
 from django.db import DEFAULT_DB_ALIAS, OperationalError, connection
 from django.db.migrations.executor import MigrationExecutor
 
-from facts.accept import unaccepted_of
-from localsql.binding_keys import key_from_text
+from localsql.binding_keys import key_from_text, unused
 from localsql.django.bindings import registry
 from localsql.django.tables import id_field, kind_of, table_of
 from policy.core.config import settings
@@ -94,10 +93,8 @@ def findings_of_bindings(program: Program | None) -> Iterator[CheckMessage]:
         except OperationalError as failed:  # checks also run where there is no database, as when an image is built
             yield Warning(f"bindings are not checked: {failed}", hint="Check with the database.", id="authz.W112")
             break
-        signature = key_from_text(binding.text).signature
-        if program is not None and not program.accepts(signature.predicate, signature.types):
-            unused = unaccepted_of(program, signature)
-            yield Warning(f"{binding.place}: bind: {unused}", hint="Correct it, or remove it.", id="authz.W104")
+        if program is not None and (reason := unused(program, key_from_text(binding.text))):
+            yield Warning(f"{binding.place}: bind: {reason}", hint="Correct it, or remove it.", id="authz.W104")
     for model, known in registry.types.items():
         if program is not None and not program.knows(known.name):
             near = get_close_matches(known.name, sorted(program.types), 1)

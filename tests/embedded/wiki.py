@@ -1176,6 +1176,9 @@ class SystemChecks(World, TestCase):
         registry.bindings.pop()
         bind("is_publik(Document:_)", Document.objects.values_list("pk"))
         assert "is_public" in self.found()["authz.W104"] and "wiki.py" in self.found()["authz.W104"]
+        registry.bindings.pop()
+        bind("has_relation(Document:_, foldr, Folder:_)", Document.objects.values_list("pk", "folder_id"))
+        assert "unknown relation of Document: `foldr` (did you mean `folder`?)" in self.found()["authz.W104"]
 
     def test_a_key_that_is_no_id(self):
         """A user named `1` would have the roles of the user whose key is 1."""

@@ -276,6 +276,19 @@ def test_what_the_policy_has_no_use_for_in_bindings_is_told(asked, tmp_path):
         printed("check_bindings", str(file))
 
 
+def test_misspelled_relations_in_bindings_are_told(asked, tmp_path):
+    file = tmp_path / "bindings.yaml"
+    file.write_text(BINDINGS.replace("parent", "parnt"))
+    advice = io.StringIO()
+    call_command("check_bindings", str(file), stdout=io.StringIO(), stderr=advice)
+    assert advice.getvalue().splitlines()[0] == (
+        "advice: `has_relation(Repo:_, String:parnt, Org:_)` is not used in policy: "
+        "unknown relation of Repo: `parnt` (did you mean `parent`?)"
+    )
+    with pytest.raises(CommandError, match="1 entry is not used in policy"):
+        printed("check_bindings", str(file), "--strict")
+
+
 def test_what_the_policy_has_no_use_for_in_bindings_changes_no_answer(asked, caplog):
     """The published add-on for SQLAlchemy binds both sides of each relationship, whatever the policy says."""
     used, unused = yaml.safe_load(BINDINGS), yaml.safe_load(UNUSED)
