@@ -189,18 +189,18 @@ def _placed(
             for one, other in itertools.pairwise(route(source, grant.target, ranks)):
                 neighbours[one].add(other)
                 neighbours[other].add(one)
-    boxes = _stacked(columns)
-    for _ in range(3):
-        columns = [sorted(column, key=lambda node: _height_wanted(node, neighbours, boxes)) for column in columns]
-        boxes = _stacked(columns)
-    return boxes
+    heights = {node: box.left[1] for node, box in _stacked(columns).items()}
 
+    def wanted(node: LayoutNode) -> float:
+        around = [heights[each] for each in neighbours[node]] or [heights[node]]
+        return sum(around) / len(around)
 
-def _height_wanted(
-    node: LayoutNode, neighbours: dict[LayoutNode, set[LayoutNode]], boxes: dict[LayoutNode, Box]
-) -> float:
-    around = [boxes[each].left[1] for each in neighbours[node]] or [boxes[node].left[1]]
-    return sum(around) / len(around)
+    for place in (*range(len(columns)), *reversed(range(len(columns)))) * 3:
+        # One column after the other: if all moved at once, two columns would go past each other, and lines cross.
+        free = sorted(heights[node] for node in columns[place])
+        columns[place].sort(key=wanted)
+        heights.update(zip(columns[place], free))
+    return _stacked(columns)
 
 
 def _stacked(columns: Sequence[Sequence[LayoutNode]]) -> dict[LayoutNode, Box]:
