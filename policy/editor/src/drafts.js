@@ -127,6 +127,7 @@ export class Drafts {
       this.save();
     };
     this.say("Your draft is saved in this browser only.");
+    document.getElementById("drafted")?.remove(); // it names the same draft, or one that was overwritten
     this.tell(
       `You have a newer draft, saved ${timeOf(other.saved_at)}, which this page does not show.`,
       ["Open the newer draft", take], ["Keep this draft instead", stay],
