@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from policy.language import ast
 from policy.language.ast import print_formula
-from policy.language.source import Source, Span, shown
+from policy.language.source import Source, Span, clipped, shown
 from policy.rules.components import Components, reachable
 from policy.rules.declarations import PERMISSION, PREDICATES, RELATION, ROLE, Problems, Vocabulary, did_you_mean
 from policy.rules.flatten import PredicateKey
@@ -155,21 +155,21 @@ def _check_accepted(
             hint = did_you_mean(name, {other for other, _ in accepted}) or f"add `declare {name}(...);`"
             problems.error(span, f"{shown(name)} is not used in policy", hint)
     elif not any(all(value.type in types for value, types in zip(args, p, strict=True)) for p in patterns):
-        types = ", ".join(value.type for value in args)
-        hint = f"the policy uses {' and '.join(shown(describe_pattern(name, p, known)) for p in patterns[:3])}"
-        problems.error(call.span, f"{shown(f'{name}({types})')} is not used in policy", hint)
+        names = {known.types_of(mask): clipped(each) for each, mask in reversed([*known.masks.items()])}
+        used = (_shown_fact(name, (names.get(types) or _either(types, known) for types in p)) for p in patterns[:3])
+        message = f"{_shown_fact(name, (clipped(value.type) for value in args))} is not used in policy"
+        problems.error(call.span, message, f"the policy uses {' and '.join(used)}")
 
 
-def describe_pattern(predicate: str, pattern: tuple[Types, ...], known: Vocabulary) -> str:
-    """Format a fact pattern for messages: `has_role(Actor, String, Repo or Org)`."""
-    names = {known.types_of(mask): name for name, mask in reversed([*known.masks.items()])}
-    return f"{predicate}({', '.join(names.get(types) or _either(types, known) for types in pattern)})"
+def _shown_fact(predicate: str, types: Iterable[str]) -> str:
+    """Format a fact for messages, with each name clipped by itself: `has_role(Actor, String, Repo or Org)`."""
+    return f"`{clipped(predicate)}({', '.join(types)})`"
 
 
 def _either(types: Types, known: Vocabulary) -> str:
     if len(types) == len(known.names):
         return "_"
-    first = sorted(types)[:3]
+    first = [clipped(name) for name in sorted(types)[:3]]
     return " or ".join([*first, "others"] if len(types) > 3 else first)
 
 
