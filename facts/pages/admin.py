@@ -27,6 +27,7 @@ from policy.core.config import is_service
 from policy.core.journal import by_admin
 from policy.errors import AuthzError, Unavailable
 from policy.models import Environment, default_environment, environment_named
+from policy.templatetags.sentences import with_code
 from policy.values import Value
 
 
@@ -130,7 +131,7 @@ class FactAdmin(admin.ModelAdmin):
         try:
             done = change.delete(change.confirmed(request.POST.getlist("fact")), by_admin(request))
         except (AuthzError, Unavailable) as reason:
-            self.message_user(request, f"No facts were deleted: {reason.message}", messages.ERROR)
+            self.message_user(request, with_code(f"No facts were deleted: {reason.message}"), messages.ERROR)
             return HttpResponseRedirect(back)
         if done.asked_again:
             changed = "No facts were deleted: some have changed since you selected them. Confirm again."
@@ -220,7 +221,7 @@ class FactAdmin(admin.ModelAdmin):
 
     def _warn_of(self, request: HttpRequest, unknown: Sequence[UnknownName]) -> None:
         for sentence in sentences(unknown):
-            self.message_user(request, f"{sentence[0].upper()}{sentence[1:]}.", messages.WARNING)
+            self.message_user(request, with_code(f"{sentence[0].upper()}{sentence[1:]}."), messages.WARNING)
 
     # ---- shared -----------------------------------------------------------------------------------------------
 

@@ -91,7 +91,7 @@ def test_the_admin_stores_it_and_warns(program, api):
     sent = {"environment": api.environment.id, "fact": "has_role(User:ann, admn, Org:o)"}
     page = client.post("/admin/facts/signature/add/", sent, follow=True).content.decode()
     assert "Stored: has_role" in page
-    assert "Unknown role on Org: `admn` (did you mean `admin`?)." in page
+    assert "Unknown role on Org: <code>admn</code> (did you mean <code>admin</code>?)." in page
     page = client.post("/admin/facts/signature/add/", sent | {"fact": "has_role(User:ann, admin, Org:o)"}, follow=True)
     assert "Unknown role" not in page.content.decode()
 

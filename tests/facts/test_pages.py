@@ -416,7 +416,7 @@ def test_an_import_warns_of_roles_that_nothing_knows(staff, repos):
     page = send(staff, repos, "has_role(User:x, reader, Repo:x)\n\nhas_role(User:x, raeder, Repo:x)")
     assert told(page) == [
         "2 facts imported, 2 new.",
-        "Line 3: unknown role on Repo: `raeder` (did you mean `reader`?).",
+        "Line 3: unknown role on Repo: <code>raeder</code> (did you mean <code>reader</code>?).",
     ]
 
 
