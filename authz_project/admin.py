@@ -75,7 +75,14 @@ class ChangingAdmin(TitledAdmin):
 
 class ApiKeyForm(ModelForm):
     class Meta:
-        help_texts: ClassVar = {"label": "What uses the key.", "expires_at": "In UTC. Leave empty for no expiry."}
+        help_texts: ClassVar = {
+            "label": "What uses the key.",
+            "may_read": "Check access, and read facts, policies and history.",
+            "may_change_facts": "Insert and delete facts.",
+            "may_change_policy": "Preview and publish policies.",
+            "may_follow": "Copy the whole environment, for a follower.",
+            "expires_at": "In UTC. Leave empty for no expiry.",
+        }
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}
