@@ -445,7 +445,7 @@ def test_an_earlier_moment_can_be_asked(admin, version, repos):
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"actor": "ann"}, "`ann` is not a valid value; did you mean `User:ann`?."),
+        ({"actor": "ann"}, "`ann` is not a valid value; did you mean `User:ann`? Try a draft policy"),
         ({"actor": "User:ann smith"}, 'write it as `User:"ann smith"`.'),
         ({"action": ""}, "Enter an action, such as `read`."),
         ({"context": "nonsense("}, "expected an argument"),

@@ -242,6 +242,22 @@ def test_strangers_see_no_picture(db):
 # ---- files ---------------------------------------------------------------------------------------------------------
 
 
+def test_lines_that_need_not_cross_do_not():
+    graphed = graph("""
+        actor User {}
+        resource Document {
+          permissions = ["read", "edit"]; relations = { folder: Document, owner: User };
+          "read" if "read" on "folder"; "edit" if "edit" on "folder"; "read" if "owner"; "edit" if "owner";
+        }
+        has_permission(_: Actor, "read", document: Document) if is_public(document);
+    """)
+    layout = layout_of_sheet(graphed.sheets["Document"])
+    ends = [(source, grant.target) for grant in layout.grants for source in grant.sources]
+    lines = {tuple(layout.boxes[end].left[1] for end in each) for each in ends}
+    assert len(lines) == 5
+    assert not any((one[0] - other[0]) * (one[1] - other[1]) < 0 for one in lines for other in lines)
+
+
 def test_files_are_kept_not_shown(reader):
     version = published(COMPANY)
     svg = reader.get(url(version), {"format": "svg", "leads_to": "Repo.read"})
