@@ -40,6 +40,7 @@ test "owners write" {
 """
 RIGHT = POLICY.replace('"read" if "owner";', '"read" if "owner";\n  "write" if "owner";')
 TYPING_TAKES, MARKING_TAKES = 50, 500  # milliseconds
+WAITS = 10  # times that: so long may a mark take beside other tests
 TRIES = 3
 
 
@@ -379,13 +380,17 @@ def classes_of(html: str) -> list[tuple[str, str]]:
     return [(kind, unescape(text)) for kind, text in re.findall(r'<span class="(\w+)">(.*?)</span>', html)]
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize("service", ["sqlite"], indirect=True)  # marks come from the policy's text, not from a database
 def test_typing_is_quick_in_a_long_policy(writer):
-    """In the best of some tries: what else runs makes it slower at times, and never faster."""
+    """In the best of some tries: what else runs makes it slower at times, and never faster.
+
+    Other tests run beside it. From a key to the screen is soon enough to be undisturbed now and then; of a mark counts
+    what processors do for it, or a part of the wait.
+    """
     writer.write_policy(long_policy(2_000))
     for _ in range(TRIES):
-        found = measure(writer.driver, mistakes=3)
-        if found.typing.undisturbed < TYPING_TAKES and found.marking.undisturbed < MARKING_TAKES:
+        found = measure(writer.driver, writer.service, mistakes=3)
+        marking = max(found.work.undisturbed, found.marking.undisturbed / WAITS)
+        if found.typing.undisturbed < TYPING_TAKES and marking < MARKING_TAKES:
             return
-    raise AssertionError(f"{found.typing}; {found.marking}")
+    raise AssertionError(f"{found.typing}; {found.marking}; {found.work}")

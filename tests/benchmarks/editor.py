@@ -15,12 +15,15 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
+from tests.benchmarks.checkouts import used
 from tests.browsing import OPTIONS, PERSON, service_for_people
+from tests.service import Service
 
 KEYS = 50
 MISTAKES = 8
@@ -104,6 +107,7 @@ class Times:
 class Measured:
     typing: Times
     marking: Times
+    work: Times  # of processors, for each mark: by the browser and the service
 
 
 def long_policy(lines: int) -> str:
@@ -112,8 +116,9 @@ def long_policy(lines: int) -> str:
     return _ORG + "".join(_KIND.format(number, max(0, number - 1)) for number in range(count))
 
 
-def measure(driver: webdriver.Chrome, mistakes: int = MISTAKES) -> Measured:
+def measure(driver: webdriver.Chrome, service: Service, mistakes: int = MISTAKES) -> Measured:
     """Type in the middle of the text that the editor shows."""
+    processes = [psutil.Process(each.process.pid) for each in (driver.service, service)]
     _until_quiet(driver)
     driver.execute_script(_GO)
     driver.execute_script(_WATCH_KEYS)
@@ -122,17 +127,19 @@ def measure(driver: webdriver.Chrome, mistakes: int = MISTAKES) -> Measured:
         time.sleep(0.08)
     typing = driver.execute_script("return took")
     driver.switch_to.active_element.send_keys(*[Keys.BACKSPACE] * KEYS)
-    marking = [_marked(driver) for _ in range(mistakes)]
-    return Measured(Times(tuple(typing)), Times(tuple(marking)))
+    marking, work = zip(*[_marked(driver, processes) for _ in range(mistakes)], strict=True)
+    return Measured(Times(tuple(typing)), Times(marking), Times(work))
 
 
-def _marked(driver: webdriver.Chrome) -> float:
+def _marked(driver: webdriver.Chrome, processes: list[psutil.Process]) -> tuple[float, float]:
     _until_quiet(driver)
     driver.execute_script(_WATCH_MARKS)
+    before = used(*processes)
     driver.switch_to.active_element.send_keys("x")
     took = WebDriverWait(driver, 20).until(lambda _: driver.execute_script("return window.marked"))
+    work = used(*processes) - before
     driver.switch_to.active_element.send_keys(Keys.BACKSPACE)
-    return took
+    return took, work * 1000
 
 
 def _until_quiet(driver: webdriver.Chrome) -> None:
@@ -159,13 +166,14 @@ def main() -> None:
             time.sleep(1)
             text = long_policy(lines)
             driver.execute_script("document.getElementById('code').editor.write(arguments[0])", text)
-            found = measure(driver)
+            found = measure(driver, service)
         finally:
             driver.quit()
             service.stop()
     print(f"{text.count(chr(10)):,} lines, {len(text):,} characters; milliseconds")
     print(f"from a key to the screen: {found.typing}")
     print(f"from a mistake to its mark: {found.marking}")
+    print(f"of processors for each mark: {found.work}")
 
 
 def _log_in(driver: webdriver.Chrome, origin: str) -> None:
