@@ -18,6 +18,12 @@ from tests.service import ROOT, Service, start_service
 
 CASES = json.loads((ROOT / "tests" / "cases" / "wire.json").read_text())["cases"]
 DECISIONS = json.loads((ROOT / "tests" / "cases" / "decisions.json").read_text())
+# Citus writes anew what it passes on. The statements of these cases have each sequence of eight words that those of any
+# case have; all cases are asked of PostgreSQL without it.
+OF_EACH_FORM = (
+    0, 1, 2, 3, 10, 12, 14, 17, 20, 21, 22, 23, 24, 28, 29, 36, 41, 43, 46, 47, 48, 51, 57, 62, 63, 64, 65, 69, 70, 72,
+    73, 76, 78, 81, 83, 84, 87, 91, 95, 97, 98, 101, 103, 104, 107, 109, 111, 115,
+)  # fmt: skip
 POLICY = 'actor User {} resource Doc { roles = ["reader"]; permissions = ["read"]; "read" if "reader"; }'
 
 
@@ -56,7 +62,7 @@ def test_the_conversation_goes_as_it_should(served, case):
     play(served, case)
 
 
-@together("case", DECISIONS, told=lambda case: f"seed {case['seed']}")
+@together("case", [DECISIONS[place] for place in OF_EACH_FORM], told=lambda case: f"seed {case['seed']}")
 def test_decisions_are_right(served, case):
     assert decisions.play(served.fresh_client(), case) == []
 
