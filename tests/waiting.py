@@ -4,7 +4,7 @@ import io
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from threading import Event
 
 import orjson
@@ -64,15 +64,20 @@ def wait_for(condition: Callable[[], bool]) -> None:
         time.sleep(0.002)
 
 
-@contextmanager
-def another_writer(environment_id: int) -> Iterator[Event]:
+def another_writer(environment_id: int) -> AbstractContextManager[Event]:
     """Is at work until the end, or until the event is set."""
+    return holding(lambda: advance(environment_id))
+
+
+@contextmanager
+def holding(take: Callable[[], object]) -> Iterator[Event]:
+    """Hold what `take` locks in a transaction, until the end or until the event is set."""
     begun, done = Event(), Event()
 
     def work() -> None:
         try:
             with transaction.atomic():
-                advance(environment_id)
+                take()
                 begun.set()
                 done.wait(30)
         finally:

@@ -16,7 +16,7 @@ from facts.store import Applied, Change, Inserts, changes_from_json
 from localsql.models import OutboxRow, OutboxState
 from localsql.sync.config import ConfigRejected, DatabaseKind, Outbox, SourceFailed, shown
 from localsql.sync.sources import SqlConnection, connected, path_of
-from policy.core.journal import By, changing, current_offset
+from policy.core.journal import By, changing, current_offset, waiting_for_others
 from policy.errors import AuthzError, MalformedRequest, TooLarge
 
 # ---- identities ---------------------------------------------------------------------------------------------------
@@ -217,8 +217,9 @@ def apply_once(environment_id: int, key: str, changes: Sequence[Change], by: By)
     digest = sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
     number = int(digest[:15], 16)
     with changing():
-        state, _ = OutboxState.objects.get_or_create(environment_id=environment_id, name=KEYS)
-        OutboxState.objects.filter(pk=state.pk).update(turn=F("turn") + 1)  # the same key twice at once: one waits
+        with waiting_for_others():  # the same key twice at once: one waits
+            state, _ = OutboxState.objects.get_or_create(environment_id=environment_id, name=KEYS)
+            OutboxState.objects.filter(pk=state.pk).update(turn=F("turn") + 1)
         if OutboxRow.objects.filter(state=state, number=number, digest=digest).exists():
             return Applied(current_offset(environment_id))
         OutboxRow.objects.update_or_create(state=state, number=number, defaults={"digest": digest})

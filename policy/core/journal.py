@@ -24,7 +24,7 @@ from django.http import HttpRequest
 
 from policy.core import spaces, spans
 from policy.core.clock import MOMENT_BITS, is_citus, now_in, timeline
-from policy.core.config import settings
+from policy.core.config import is_service, settings
 from policy.core.threads import start_thread
 from policy.errors import Busy, Cancelled, IsCopy, Moved, NoPrimary, NotFound, one_line
 from policy.replicas.reading import note_change
@@ -271,7 +271,7 @@ def advance(environment_id: int, waited: float = 0.0) -> WriterTurn:
             with spans.noted("wait", of="turn"):
                 row = _turn_on_server(cursor, environment_id, left(waited))
             if waited > settings.WRITE_TIMEOUT / 10:  # the timeout for the wait may be too short for what follows
-                cursor.execute(_limit(left(0)))
+                _limit_statements(cursor, left(0))
         else:  # on SQLite, the transaction waited for its turn before it began
             cursor.execute(_NEXT_TURN, (randbits(MOMENT_BITS), environment_id))
             row = cursor.fetchone()
@@ -323,16 +323,13 @@ def _turn_on_server(cursor: CursorWrapper, environment_id: int, limit: float) ->
     driver: Any = connection.Database  # type: ignore[attr-defined]  # psycopg, not imported where it is not needed
     raw = connection.connection.pgconn
     values = randbits(MOMENT_BITS), environment_id
-    started = time.monotonic()
-    try:
+    with _busy_after(limit):
         if raw.transaction_status != driver.pq.TransactionStatus.IDLE:
-            if limit < math.inf:  # else leave the application's own timeout alone
-                cursor.execute(_limit(limit))
+            _limit_statements(cursor, limit)
             cursor.execute(_NEXT_TURN, values)
             return cursor.fetchone()
         with connection.wrap_database_errors:
-            begin = f"BEGIN; {_limit(limit)}" if limit < math.inf else "BEGIN"
-            raw.send_query(f"{begin}; {_NEXT_TURN.replace('%s', '%d') % values}".encode())
+            raw.send_query(f"BEGIN; {_limit(limit)}; {_NEXT_TURN.replace('%s', '%d') % values}".encode())
             taken = connection.connection.wait(driver.generators.execute(raw))[-1]
             if taken.status != driver.pq.ExecStatus.TUPLES_OK:
                 raise driver.errors.error_from_result(taken)
@@ -340,10 +337,28 @@ def _turn_on_server(cursor: CursorWrapper, environment_id: int, limit: float) ->
                 return None
             texts = [taken.get_value(0, column) for column in range(taken.nfields)]
             return [None if text is None else int(text) for text in texts]
+
+
+@contextmanager
+def _busy_after(limit: float) -> Iterator[None]:
+    """Raise `Busy` if a statement inside is cancelled after this many seconds: it has waited for its turn."""
+    started = time.monotonic()
+    try:
+        yield
     except OperationalError as error:
         if was_cancelled(error) and limit <= time.monotonic() - started:
             raise Busy(settings.WRITE_TIMEOUT) from error
         raise
+
+
+@contextmanager
+def waiting_for_others() -> Iterator[None]:
+    """Let the statements inside a writing transaction wait for a lock as long as a change may for its turn."""
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            _limit_statements(cursor, left(0))
+    with _busy_after(left(0)):
+        yield
 
 
 SqlWithValues = tuple[str, Sequence[object]]  # with its parameters
@@ -480,9 +495,17 @@ def _received(pgconn: Any, driver: Any) -> Generator[Any, Any, list[Any]]:
         results += some
 
 
+def _limit_statements(cursor: CursorWrapper, seconds: float) -> None:
+    if limit := _limit(seconds):
+        cursor.execute(limit)
+
+
 def _limit(seconds: float) -> str:
-    """Return the statement that sets PostgreSQL's statement timeout for the rest of the transaction."""
-    return f"SET LOCAL statement_timeout = {_milliseconds(seconds)}"
+    """Return the statement that sets PostgreSQL's statement timeout for the rest of the transaction.
+
+    It is empty if the transaction is that of an application without WRITE_TIMEOUT, whose own timeout applies.
+    """
+    return f"SET LOCAL statement_timeout = {_milliseconds(seconds)}" if seconds < math.inf or is_service() else ""
 
 
 def _milliseconds(seconds: float) -> int:

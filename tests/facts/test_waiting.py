@@ -7,11 +7,13 @@ import pytest
 from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 from django.db import connection
+from django.db.models import F
 from django.test import Client
 
 from facts.models import Signature
+from localsql.models import OutboxState
 from policy.models import Environment
-from tests.waiting import another_writer
+from tests.waiting import another_writer, holding
 
 FACT = {"predicate": "likes", "args": [{"type": "User", "id": "ann"}]}
 CHANGES = [
@@ -21,6 +23,11 @@ CHANGES = [
     ("/clear_data", None),
     ("/policy", {"src": "actor User {}", "filename": ""}),
 ]
+
+
+def keyed_writer():
+    """Be another batch with a key, until the end or until the event is set."""
+    return holding(lambda: OutboxState.objects.update(turn=F("turn") + 1))
 
 
 @pytest.fixture
@@ -56,12 +63,31 @@ def test_who_waits_too_long_is_told_so_and_may_try_again(api, limits, path, body
     assert api.post(path, body).status_code == 200
 
 
+@pytest.mark.parametrize("waiting", [30, 0])
 @pytest.mark.parametrize(("path", "body"), CHANGES[:1])
-def test_waiting_may_take_longer_than_asking(api, limits, path, body):
-    limits(0.1, 30)
+def test_waiting_may_take_longer_than_asking(api, limits, path, body, waiting):
+    limits(0.1, waiting)
     with another_writer(api.environment.pk) as done:
         Timer(0.5, done.set).start()
         assert api.post(path, body).status_code == 200
+
+
+@pytest.mark.parametrize("waiting", [30, 0])
+def test_a_batch_with_a_key_waits_for_another_with_a_key_as_long_as_for_any_other(api, limits, waiting):
+    def put(key: str):
+        return api.post("/batch", [{"inserts": [FACT]}], **{"Idempotency-Key": key})
+
+    assert put("first").status_code == 200
+    limits(0.1, waiting)
+    with keyed_writer() as done:
+        Timer(0.5, done.set).start()
+        assert put("second").status_code == 200
+    if waiting:
+        limits(5, 0.2)
+        with keyed_writer():
+            answer = put("third")
+        assert answer.status_code == 503
+        assert "(WRITE_TIMEOUT)" in answer.json()["message"]
 
 
 def test_a_command_that_waits_too_long_ends_with_the_reason(environment, limits, tmp_path):
