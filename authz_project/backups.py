@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from authz_project.database import APPLIED, Migration, SchemaState, state_of
+from authz_project.secret_key import ignore_in_git, is_in_repository
 from authz_project.settings import secret_file
 from policy.errors import AuthzError, one_line
 from policy.files import shown_name, why
@@ -146,6 +147,8 @@ _OF_SQLITE = ("-journal", "-wal", "-shm")
 def copy(source: Path, target: Path, overwrite: bool, progress: ProgressCallback = lambda share: None) -> None:
     """Copy the database, and the secret beside it. Raise `BackupFailed` with the reason on failure."""
     _refuse_place(source, target, overwrite)
+    if is_in_repository(target.parent):
+        ignore_in_git(target.parent, target.name, secret_file(target).name)
     try:
         with _draft_of(target) as database, _draft_of(secret_file(target)) as secret:
             _copy_pages(source, database, progress)

@@ -166,6 +166,19 @@ def test_places_where_no_copy_can_be_are_refused(database, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["used.sqlite3-wal"]
 
 
+def test_a_copy_that_is_refused_leaves_the_gitignore_alone(database, good, tmp_path):
+    ignored = good.parent / ".gitignore"
+    ignored.write_text("*.log\n")
+    try:
+        with pytest.raises(BackupFailed, match="already exists"):
+            copy(database, good, False)
+        assert ignored.read_text() == "*.log\n"
+        copy(database, good, True)
+        assert ignored.read_text() == f"*.log\n/{good.name}\n/{good.name}.secret\n"
+    finally:
+        ignored.unlink()
+
+
 @pytest.mark.parametrize("failure", [OSError(28, "No space left on device"), sqlite3.OperationalError("disk I/O")])
 def test_a_copy_that_fails_leaves_nothing_behind(database, good, failure):
     before = good.read_bytes()

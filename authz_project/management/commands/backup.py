@@ -9,7 +9,6 @@ from django.db import Error, connection
 
 from authz_project.backups import copy, dump_call, has_key_password, program
 from authz_project.database import is_pooled
-from authz_project.secret_key import ignore_in_git, is_in_repository
 from authz_project.settings import secret_file
 from authz_project.spaces import space_named, spaces
 from policy.core.spaces import HOME, entered
@@ -43,8 +42,6 @@ class Command(ServiceCommand):
         source = Path(connection.settings_dict["NAME"]).absolute()
         if not source.exists():
             raise CommandError(f"No database at {source}. Set DATABASE_URL to its location.")
-        if is_in_repository(file.parent):
-            ignore_in_git(file.parent, file.name, secret_file(file).name)
         with self.progress("copying") as progress:
             copy(source, file, overwrite, lambda share: progress.tell(share=share))
         self.stdout.write(f"{file}: {file.stat().st_size / 1e6:,.1f} MB")
