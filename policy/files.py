@@ -47,10 +47,18 @@ def text_of_file(name: str) -> str:
 def opened(name: str) -> BinaryIO:
     """Open a file, or standard input, to read its bytes."""
     _refuse_empty(name)
+    if name == STANDARD_INPUT:
+        return _standard_input()
     try:
-        return sys.stdin.buffer if name == STANDARD_INPUT else Path(name).open("rb", buffering=_AT_ONCE)
+        return Path(name).open("rb", buffering=_AT_ONCE)
     except OSError as reason:
         raise Unreadable(f"cannot read `{shown_name(name)}`: {why(reason)}") from None
+
+
+def _standard_input() -> BinaryIO:
+    if sys.stdin is None:  # it was closed when Python started
+        raise Unreadable("standard input is closed")
+    return sys.stdin.buffer
 
 
 def decoded(raw: bytes, name: str) -> str:
@@ -244,5 +252,5 @@ def bundle_of_files(names: Iterable[str]) -> Bundle:
 def _read(name: str) -> str:
     # No newline translation: other clients send `\r\n` unchanged, and the text must be the same.
     if name == STANDARD_INPUT:
-        return decoded(sys.stdin.buffer.read(), STANDARD_INPUT_SHOWN)
+        return decoded(_standard_input().read(), STANDARD_INPUT_SHOWN)
     return text_of_file(name)

@@ -263,6 +263,8 @@ class ServiceCommand(BaseCommand):
         self.is_coloured = options["force_color"] or (self.stdout.isatty() and not options["no_color"])
         try:
             self._check_options(options)
+            if self.stdout._out is None:  # before something is done that nobody would be told about
+                raise CommandError("Standard output is closed.")
             return super().execute(*args, **options)
         except (CommandError, AuthzError, Unavailable) as reason:
             error = reason if isinstance(reason, CommandError) else CommandError(reason.message)

@@ -98,6 +98,25 @@ def test_a_standard_stream_that_is_closed_ends_a_command_with_a_line(tmp_path):
         assert (command, done.returncode, done.stderr) == (command, status, said)
 
 
+def test_a_standard_stream_that_is_closed_ends_a_command_in_a_django_project_with_a_line(tmp_path):
+    """There, the streams are those that Django found: None in place of a closed one."""
+    url = "sqlite:///x.sqlite3"
+    variables = os.environ | {
+        "DATABASE_URL": url, "SECRET_KEY": "", "DJANGO_SETTINGS_MODULE": "authz_project.settings",
+        "PYTHONPATH": str(ROOT),
+    }  # fmt: skip
+    assert manage(tmp_path, url, "migrate", capture_output=True).returncode == 0
+    for command, said in (
+        ("load_facts - <&-", "error: standard input is closed\n"),
+        ("check_policy - <&-", "error: standard input is closed\n"),
+        ("load_facts - </dev/null >&-", "error: Standard output is closed.\n"),
+        ("dump_facts >&-", "error: Standard output is closed.\n"),
+    ):
+        line = f"{shlex.join([sys.executable, '-m', 'django'])} {command}"
+        done = subprocess.run(["sh", "-c", line], cwd=tmp_path, env=variables, capture_output=True, text=True)
+        assert (command, done.returncode, done.stderr) == (command, 1, said)
+
+
 @pytest.mark.parametrize(
     ("error", "said"),
     [

@@ -52,7 +52,7 @@ class Command(PolicyCommand):
         self.stdout.write("Forget them for good? Type yes to confirm: ", ending="")
         self.stdout.flush()
         try:
-            said = sys.stdin.readline()
+            said = sys.stdin.readline() if sys.stdin is not None else ""
         except (OSError, ValueError):  # it is closed
             said = ""
         if not said:
