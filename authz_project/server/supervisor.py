@@ -91,18 +91,18 @@ class _WorkerPlace:
 
     def start(self) -> None:
         self.reason, self.is_serving, self._served_since = "", False, inf
-        self._pipe, theirs = _forking.Pipe(duplex=False)
-        process = _forking.Process(
-            name=f"worker {self.number}", target=_work, args=(self._target, self.number, theirs, self._arguments)
-        )
         try:
-            with _signals_held():
+            self._pipe, theirs = _forking.Pipe(duplex=False)
+            with theirs, _signals_held():
+                process = _forking.Process(
+                    name=f"worker {self.number}",
+                    target=_work,
+                    args=(self._target, self.number, theirs, self._arguments),
+                )
                 process.start()
             self.process = process
-        except OSError as reason:  # such as too many processes, or too little memory
+        except OSError as reason:  # such as too many processes or open files, or too little memory
             self.reason = str(reason)
-        finally:
-            theirs.close()
 
     def read_report(self) -> None:
         if self._pipe is None or not self._pipe.poll():

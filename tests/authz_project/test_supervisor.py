@@ -1,5 +1,6 @@
 """The parent of the workers, with workers that do nothing but start and die."""
 
+import errno
 import logging
 import os
 import re
@@ -10,6 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
+from authz_project.server import supervisor as supervisor_module
 from authz_project.server.supervisor import LAST, LONGEST, SHORTEST, CannotStart, Supervisor, WorkerReport, _WorkerPlace
 
 WITHIN = 10  # seconds to stop
@@ -43,6 +45,10 @@ def cannot_start(number: int, report: WorkerReport) -> None:
 def one_cannot_start(number: int, report: WorkerReport) -> None:
     if number == 2:
         return cannot_start(number, report)
+    return serves(number, report)
+
+
+def serves(number: int, report: WorkerReport) -> None:
     with report.starting():
         pass
     while True:
@@ -104,3 +110,21 @@ def test_a_process_that_cannot_be_had_is_tried_again(caplog, monkeypatch):
     with caplog.at_level(logging.WARNING, "authz.server"):
         supervisor.run(Told(lambda: caplog.text.count("restarting") >= 3), WITHIN)
     assert caplog.text.count("Resource temporarily unavailable") == 1
+
+
+def test_a_worker_whose_pipe_cannot_be_had_is_tried_again(caplog, monkeypatch):
+    """As where the system has no file left to open: the parent and the other workers go on."""
+    pipe, tries = supervisor_module._forking.Pipe, []
+
+    def scarce(duplex: bool):
+        tries.append(1)
+        if len(tries) == 1:
+            raise OSError(errno.ENFILE, "Too many open files in system")
+        return pipe(duplex=duplex)
+
+    monkeypatch.setattr(supervisor_module._forking, "Pipe", scarce)
+    supervisor = Supervisor(1, serves)
+    with caplog.at_level(logging.WARNING, "authz.server"):
+        supervisor._has_served = True
+        supervisor.run(Told(lambda: supervisor._places[0].is_serving), WITHIN)
+    assert caplog.text.count("Too many open files in system") == 1
