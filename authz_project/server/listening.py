@@ -416,8 +416,7 @@ class Listening:
 
 def opened(address: str, port: int) -> socket.socket:
     """Return a socket that is bound to the port; granian calls `listen`."""
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    own = socket.socket(family, socket.SOCK_STREAM)
+    own = socket.socket(family_of(address), socket.SOCK_STREAM)
     own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     own.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # inherited by accepted connections, as is the next one
@@ -425,6 +424,11 @@ def opened(address: str, port: int) -> socket.socket:
         own.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, USER_TIMEOUT)
     own.bind((address, port))
     return own
+
+
+def family_of(address: str) -> socket.AddressFamily:
+    """Return IPv6 for an IPv6 address, and IPv4 for all others, including names."""
+    return socket.AF_INET6 if ":" in address else socket.AF_INET
 
 
 def is_possible() -> bool:

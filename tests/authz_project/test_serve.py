@@ -271,3 +271,18 @@ def test_the_public_interface_of_the_server_library_serves_as_well(tmp_path, sql
 def test_one_module_knows_the_internals_of_the_server_library():
     files = [path for path in (ROOT / "authz_project").rglob("*.py") if "granian._granian" in path.read_text()]
     assert [path.name for path in files] == ["granian_internals.py"]
+
+
+def test_a_port_is_looked_at_where_the_workers_will_bind_it(monkeypatch):
+    """Workers bind the IPv4 address of a name; elsewhere, the name may lead to an IPv6 address first."""
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        found = [
+            (socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("::1", port, 0, 0)),
+            (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port)),
+        ]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+        with pytest.raises(CommandError, match=f"Cannot listen on localhost:{port}"):
+            serve.refuse_taken_port("localhost", port)

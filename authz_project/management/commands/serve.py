@@ -35,7 +35,7 @@ from authz_project.log_formats import command_line_to_json
 from authz_project.management.commands.api_keys import duration
 from authz_project.models import ApiKey
 from authz_project.secret_key import prepare_folder, secret_that_is_set, weakness_of
-from authz_project.server.listening import allow_as_many_as_possible, connections_of_worker
+from authz_project.server.listening import allow_as_many_as_possible, connections_of_worker, family_of
 from authz_project.server.process import run_server
 from authz_project.server.supervisor import CannotStart, Target
 from authz_project.system_checks import connection_findings, migration_findings
@@ -357,11 +357,10 @@ def refuse_weak_secret(secret: str) -> None:
 def refuse_taken_port(host: str, port: int) -> None:
     """Reject a port in use: workers share their port, and would share it with another program, too."""
     addresses_of(host)
-    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    with socket.socket(family, kind, protocol) as probe:
+    with socket.socket(family_of(host)) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind(address)
+            probe.bind((host, port))
         except OSError as reason:
             raise CommandError(f"Cannot listen on {host}:{port}: {reason.strerror}. Choose another port.") from None
 
