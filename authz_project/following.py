@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from policy.core.clock import timeline
 from policy.core.config import settings
 from policy.core.journal import Kind, newest_and_horizon
 from policy.core.memory import compact
-from policy.endpoint import Endpoint, Request, Response, caller
+from policy.endpoint import LONG_POLL, RESPONDS_LATER, Endpoint, Request, Response, caller
 from policy.models import PolicyVersion
 
 PAGE = feed.MOST  # facts per answer
@@ -152,23 +153,31 @@ class FollowEndpoint(Endpoint):
     scopes: ClassVar = {"GET": Scope.FOLLOW}
 
     def get(self, request: Request) -> Response:
-        """Answer at once: a server lets requests wait before (`authz_project.server.workers.FollowerRequests`)."""
-        who, query = caller(request), request.query_params
+        who, query, poll = caller(request), request.query_params, request.headers.get(LONG_POLL)
         after = feed_position_from_text(query["after"]) if query.get("after") else None
-        return Response(_answer(who, after, query.get("keys", ""), request.headers.get(WAITED, 0.0)))
+        digest, wait = query.get("keys", ""), query.get("wait", "")
+        waited = poll.waited if poll else 0.0  # before anything is read
+        tail = _tail_after(who, after)
+        if tail is None:
+            return Response(_read(who, after, digest, waited))
+        is_news = tail.texts or digest_of(tail.keys) != digest
+        seconds = min(float(wait), LONGEST_WAIT) if _SECONDS.fullmatch(wait) else 0.0
+        if poll and not is_news and poll.wait(request, who.environment_id, tail.last, seconds, digest):
+            return RESPONDS_LATER
+        ended = (tail.last, False)
+        return Response(_written(who, tail.base, tail.texts, ended, tail.keys, digest, tail.now, waited - tail.age))
 
 
-WAITED = "authz.waited"  # a key of `Request.headers`: for how many seconds the request waited
+LONGEST_WAIT = 20.0  # seconds; less than the idle timeout of connections
+_SECONDS = re.compile(r"[0-9]{1,4}(\.[0-9]{1,9})?", re.ASCII)
 
 
-def _answer(who: Caller, after: FeedPosition | None, digest: str, waited: float) -> bytes:
+def _tail_after(who: Caller, after: FeedPosition | None) -> _Tail | None:
+    """Return what follows a revision; None if it is not at hand."""
     assert who.seen is not None, "the caller is confirmed"
-    tail = None
-    if after is not None and after.inside is None and after.revision <= who.seen.offset:
-        tail = _recent(who.environment_id).after(after.revision, who.seen.offset)
-    if tail is None:
-        return _read(who, after, digest, waited)
-    return _written(who, tail.base, tail.texts, (tail.last, False), tail.keys, digest, tail.now, waited - tail.age)
+    if after is None or after.inside is not None or after.revision > who.seen.offset:
+        return None
+    return _recent(who.environment_id).after(after.revision, who.seen.offset)
 
 
 @read_snapshot()

@@ -5,6 +5,7 @@ Each kind of fact is decoded by a single function: nested serializers take twent
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -24,7 +25,7 @@ from policy.core import spans
 from policy.core.journal import By, current_offset
 from policy.core.pagination import Cursor, cursor_of, digest_of
 from policy.endpoint import (
-    MAY_WAIT,
+    LONG_POLL,
     OFFSET,
     RESPONDS_LATER,
     DecodedField,
@@ -436,10 +437,15 @@ class ChangesEndpoint(Endpoint):
     }
 
     def get(self, request: Request) -> Response:
-        asked, wait = feed_from_query(request)
-        patience = wait if request.headers.get(MAY_WAIT, True) else 0
-        caller = unconfirmed_caller(request)
-        return Response(as_json(feed.found(caller.environment_id, asked, patience, caller)))
+        asked, seconds = feed_from_query(request)
+        who, poll = unconfirmed_caller(request), request.headers.get(LONG_POLL)
+        if poll is None:  # under plain Django, the thread waits
+            return Response(as_json(feed.found(who.environment_id, asked, seconds, who)))
+        page = feed.found(who.environment_id, replace(asked, after=poll.after or asked.after), 0.0, who)
+        is_empty = not (page.changes or page.more)
+        if is_empty and poll.wait(request, who.environment_id, page.newest, seconds, after=page.after):
+            return RESPONDS_LATER
+        return Response(as_json(page))
 
 
 def _apply(

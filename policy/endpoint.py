@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AnySet
 from contextlib import contextmanager
@@ -19,6 +21,7 @@ from rest_framework import serializers
 from rest_framework.exceptions import APIException
 
 from policy.active import Caller, Scope, confirm
+from policy.core import spaces
 from policy.core.config import settings
 from policy.core.journal import changing
 from policy.core.memory import demand, size_of_parsed
@@ -205,9 +208,7 @@ def _last_forwarded(text: str) -> str:
 
 OFFSET = "OsoOffset"  # the header with the revision of a change or of an answer
 VERBS = ("get", "post", "delete")
-# A key of `Request.headers`: whether the request has a thread that may block. Plain Django does not set it, and has
-# one.
-MAY_WAIT = "authz.may_wait"
+LONG_POLL = "authz.long_poll"  # a key of `Request.headers`: a `LongPoll`, if the server lets the request wait
 _UNREAD = object()
 DEEPEST = 200  # maximum nesting of a body
 _WRITABLE = 254  # levels that orjson can write; it reads 1,024
@@ -317,6 +318,35 @@ Handler = Callable[[Request], Response]
 # with what makes the response. Servers that can send a response from any thread set it; under plain Django it is None.
 # Or it calls `answer_again`, which answers the request from its start, and not later.
 RESPONDS_LATER = Response(None)
+
+
+@dataclass(eq=False)
+class LongPoll:
+    """What a server knows of a request that waits, without a thread, until there are changes for it."""
+
+    enter: Callable[[LongPoll, dict[str, Any]], bool]  # takes this and the request's headers
+    since: float = field(default_factory=time.monotonic)  # when the request arrived
+    until: float = math.inf
+    environment_id: int = 0
+    space: str = ""
+    offset: int = 0  # the latest revision that its answer has
+    keys: str = ""  # the digest of the keys that it knows; empty if it does not wait for others
+    after: Any = None  # from where its next answer goes on
+
+    @property
+    def waited(self) -> float:
+        return time.monotonic() - self.since
+
+    def wait(
+        self, request: Request, environment_id: int, offset: int, seconds: float, keys: str = "", after: Any = None
+    ) -> bool:
+        """Have the request answered again, from its start, once there is news, or `seconds` after it arrived.
+
+        Return False if it must not wait: then it is to be answered now. Otherwise, return `RESPONDS_LATER`.
+        """
+        self.environment_id, self.space, self.offset = environment_id, spaces.current(), offset
+        self.until, self.keys, self.after = self.since + seconds, keys, after
+        return self.enter(self, request.headers)
 
 
 class Endpoint:

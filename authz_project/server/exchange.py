@@ -18,7 +18,6 @@ from authz_project.wsgi import by_django, short_answer
 from facts.pages.change import FileOnDisk
 from policy.core import memory, spans
 from policy.core.spans import request_id_of
-from policy.endpoint import MAY_WAIT
 from policy.errors import Unavailable
 
 _SAME_FOR_ALL: Environ = {
@@ -30,7 +29,6 @@ _SAME_FOR_ALL: Environ = {
     "wsgi.multithread": True,
     "wsgi.multiprocess": True,
     "wsgi.run_once": False,
-    MAY_WAIT: False,
 }
 LARGE = 1 << 20  # bytes; responses of at least this size are handed to granian one at a time
 _copying = threading.Lock()

@@ -26,7 +26,7 @@ from authz_project.database import READY, Readiness, let_go_if_broken
 from authz_project.server.supervisor import WorkerReport
 from policy.active import Scope
 from policy.core.journal import give_up_slot
-from policy.endpoint import Endpoint, Handler, Request, Response, position_seen
+from policy.endpoint import RESPONDS_LATER, Endpoint, Handler, Request, Response, position_seen
 from policy.errors import AuthzError, Unavailable, one_line
 
 log = logging.getLogger("authz.follower")
@@ -101,6 +101,8 @@ class Follower:
             return self._passed_on(request, path)
         fresh, epoch = self._shared[_FRESH], self._shared[_EPOCH]
         response = handler(request)
+        if response is RESPONDS_LATER:  # it waits, and will be answered again
+            return response
         self.check()
         if self._shared[_EPOCH] != epoch:  # the copy was discarded, perhaps between two statements of the handler
             raise Unavailable(_REASONS[INCOMPLETE].message)

@@ -9,7 +9,6 @@ import signal
 import time
 from asyncio import Future
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import cache, partial
 from importlib import import_module
 from typing import Any
@@ -35,8 +34,7 @@ from authz_project.server.workers import (
     ChangeThreads,
     CheckThreads,
     DelayedRejections,
-    FeedThreads,
-    FollowerRequests,
+    LongPolls,
     TaskQueue,
     run_logged,
 )
@@ -47,7 +45,7 @@ from facts.together import end_late
 from policy.core import memory, spans
 from policy.core.memory import BodyAdmission, NeedsTooMuchMemory, budget, exhausted
 from policy.core.threads import start_thread
-from policy.endpoint import MAY_WAIT
+from policy.endpoint import LONG_POLL, LongPoll
 from policy.errors import KeyRefused
 
 log = logging.getLogger("authz.server")
@@ -336,13 +334,13 @@ def _end_what_is_late() -> None:
 # Decides what happens to an arriving request: it is rejected, its body is read, or it goes to a thread.
 #
 # Nothing here may block, since requests are delivered by granian's own thread. Bodies are read by callbacks
-# (`_reading`), and whatever queries the database runs on other threads (`_slots`, `_changes`, `_waiting`).
+# (`_reading`), and whatever queries the database runs on other threads (`_slots`, `_changes`).
 
 
 # Endpoints of changes that can be committed together: see `facts.store`.
 CHANGES = frozenset(f"api/{name}" for name in ("batch", "facts", "bulk", "bulk_load", "bulk_delete"))
-FEED = "api/changes"  # its readers may wait for the next change (long polling)
-FOLLOW = "api/follow"
+POLLED = frozenset(("api/changes", "api/follow"))  # their requests may wait for changes (long polling)
+SHARE_OF_WAITING = 4  # of a worker's connections, one in so many may wait for changes
 CROWDED = "the server is overloaded; try again"
 FULL = "too many large request bodies at the same time; try again"
 # Extra threads per thread, for slow requests. A connection costs SQLite little, but PostgreSQL a process.
@@ -359,7 +357,7 @@ class Intake:
     periodic chores (`upkeep`). `number` identifies the process in metrics.
     """
 
-    def __init__(self, threads: int, keeps_up: bool = False, number: int = 1):
+    def __init__(self, threads: int, keeps_up: bool = False, number: int = 1, places: int = 256):
         memory.start(settings.MEMORY_BUDGET, replace_process)  # before threads start, each of which allocates an arena
         more = threads * MORE[settings.DATABASES["default"]["ENGINE"]]
         self._slots = CheckThreads(threads, more, at_once())
@@ -368,8 +366,7 @@ class Intake:
         turns.most_here = more  # this many may be slow, or wait to run slow statements; the other threads stay free
         # While one commits, another prepares the next commit. Those of a follower wait for the main service.
         self._changes = ChangeThreads(16 if settings.FOLLOW else max(2, threads))
-        self._waiting = FeedThreads((threads + 1) // 2, self._changes)  # half of all threads, counting intake's own
-        self._followers = FollowerRequests(answer)
+        self._polls = LongPolls(places, self._answer_poll_again)
         self._lookout = ReadinessProbe()
         self._refusals = DelayedRejections()
         self._reading, self._parsing = budget.room_to_read(), budget.room_to_parse()
@@ -377,7 +374,7 @@ class Intake:
             host, port = settings.HEALTH_LISTENER
             start_listener(host, port, health_application(self._lookout), "health", reuse_port=True)
         if settings.METRICS_FOLDER:
-            pools = {"questions": self._slots, "changes": self._changes, "feed": self._waiting}
+            pools = {"questions": self._slots, "changes": self._changes, "feed": self._polls}
             import_string("authz_project.metrics.start")(number, pools)
         start_watch()
         begin_logs()
@@ -409,13 +406,13 @@ class Intake:
         environ = environ_of(scope)
         if length == 0:
             _note_waiting(environ)
-            if environ["PATH_INFO"].lstrip("/") == FOLLOW and self._followers.wait(environ, protocol):
-                return
             is_known = is_remembered(token_of(environ))
-            if is_known and self._waits(environ, protocol):
+            threads = self._slots.known if is_known else self._slots.guests
+            if environ["PATH_INFO"].lstrip("/") in POLLED:
+                environ[LONG_POLL] = LongPoll(partial(self._polls.enter, protocol))
+                self._do(self._changes if is_known else threads, scope, protocol, self._answer_poll, environ, protocol)
                 return
-            threads, work = (self._slots.known, answer) if is_known else (self._slots.guests, self._answer_guest)
-            self._do(threads, scope, protocol, work, environ, io.BytesIO(), 0, protocol)
+            self._do(threads, scope, protocol, answer, environ, io.BytesIO(), 0, protocol)
             return
         limit = quick_allowance(environ)
         if length is not None and length > largest():
@@ -425,18 +422,13 @@ class Intake:
         elif not self._slots.guests.do(self._admit, scope, protocol, environ, length):
             _refuse(scope, protocol, 503, CROWDED)
 
-    def _waits(self, environ: Environ, protocol: HTTPProtocol) -> bool:
-        """Let a request that may wait for changes do so, and return True; return False if it may not, or none can."""
-        return _may_wait(environ) and self._waiting.do(answer, environ | {MAY_WAIT: True}, io.BytesIO(), 0, protocol)
+    def _answer_poll(self, environ: Environ, protocol: HTTPProtocol) -> None:
+        """Answer a request, or let it wait for changes; its thread is free either way."""
+        answer(environ, io.BytesIO(), 0, protocol)
 
-    def _answer_guest(self, environ: Environ, body: io.BytesIO, length: int, protocol: HTTPProtocol) -> None:
-        """Answer, or let wait for changes once the key is known: strangers take no place of those who wait."""
-        if _may_wait(environ):
-            with suppress(Exception):  # the same happens to the answer, which tells of it
-                allowance(environ)
-            if is_remembered(token_of(environ)) and self._waits(environ, protocol):
-                return
-        answer(environ, body, length, protocol)
+    def _answer_poll_again(self, environ: Environ, protocol: HTTPProtocol) -> None:
+        _note_waiting(environ)
+        self._changes.do_anyway(self._answer_poll, environ, protocol)
 
     def _threads_for(self, path: str) -> Threads:
         """Return the threads for a request with a body; if it is not from people, its key is known."""
@@ -652,10 +644,6 @@ def _note_waiting(environ: Environ) -> None:
     """Record, for observers, that the request waits for a thread from now on, or has waited and is answered again."""
     if spans.is_on:
         environ.setdefault(spans.WAITS_SINCE, spans.now())
-
-
-def _may_wait(environ: Environ) -> bool:
-    return environ["PATH_INFO"].lstrip("/") == FEED and "wait=" in environ["QUERY_STRING"]
 
 
 def _length(scope: Scope) -> int | None:

@@ -25,7 +25,6 @@ from authz_project.database import draining
 from authz_project.server import listening
 from authz_project.server.listening import BACKLOG, HTTP1, SOON, Listening, Signals, is_possible, opened
 from authz_project.server.supervisor import Supervisor, Target, WorkerReport
-from policy.core.journal import watch
 from policy.core.threads import start_thread
 
 FINISH_WITHIN = 30  # seconds for requests in flight to finish after a signal to stop
@@ -81,7 +80,8 @@ def worker(
         else:
             server = import_module("authz_project.server.granian_internals").Granian(number, listening, connections)
         intake = import_module("authz_project.server.intake")
-        receive = intake.Intake(threads - 1, keeps_up=number == 1, number=number)
+        places = connections // intake.SHARE_OF_WAITING
+        receive = intake.Intake(threads - 1, keeps_up=number == 1, number=number, places=places)
         listening.limit_connections(connections)
         start_thread("end", stop_on_signal, signals, listening, server.stop)
     server.serve(receive)
@@ -105,7 +105,6 @@ def stop_on_signal(signals: Signals, listening: Listening, stop: Callable[[], No
         draining.set()
         if number == signal.SIGTERM:
             _await_end_of_draining(signals, listening)
-        watch.end()
         listening.end()
     finally:  # also if the system refuses what the above asks of it
         stop()

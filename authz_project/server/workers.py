@@ -2,36 +2,29 @@
 
 from __future__ import annotations
 
-import io
 import logging
 import math
-import re
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
 from functools import partial
 from queue import SimpleQueue
-from typing import TypeVar
-from urllib.parse import parse_qs
+from typing import NamedTuple, TypeVar
 
 from django.db import DEFAULT_DB_ALIAS, Error, connections
 from granian.rsgi import HTTPProtocol
 
 from authz_project.copies import digest_of, keys_of
 from authz_project.database import draining, let_go_if_broken, refresh_connection
-from authz_project.following import WAITED
-from authz_project.keys import caller_of_token, is_remembered, token_of
 from authz_project.route import Environ
-from authz_project.server.listening import CLIENT, in_use
-from authz_project.spaces import directory
 from policy.core import journal
 from policy.core.journal import thread
 from policy.core.spaces import close_others, current, entered
 from policy.core.threads import note_shortage, start_thread, thread_pool
+from policy.endpoint import LongPoll
 
 # ---- admission queue ----------------------------------------------------------------------------------------------
 # Decides whether a request may wait in the queue, or is rejected and told to retry (backpressure).
@@ -274,19 +267,23 @@ def run_logged(work: Callable[..., T], arguments: tuple[object, ...] = ()) -> T 
         return None
 
 
-# ---- changes, and waiting for them --------------------------------------------------------------------------------
-# Thread pools for requests that wait for commits, without holding up checks: small changes, and long polling.
+# ---- changes ------------------------------------------------------------------------------------------------------
+# A thread pool for requests that wait for commits, without holding up checks: small changes, and the change feed.
 
 
-class WaitingThreads:
-    """A thread pool with one request per thread. A request for which no thread is free is not taken."""
+class ChangeThreads:
+    """A thread pool with a queue as long as that of `counts_as` threads would be, since changes share commits.
 
-    def __init__(self, size: int, name: str, initializer: Callable[[], None]):
-        self.size = size
+    Its threads wait only for the database, so there is no deadlock: a task leaves its request to a commit under way.
+    """
+
+    def __init__(self, threads: int, counts_as: int = 16):
+        self.size = threads
         self._here = 0  # requests in progress or in the queue
         self._lock = threading.Lock()
-        self._threads = thread_pool(size, name, initializer)
-        _start_all(self._threads, size)  # now: a thread that cannot start later would leave its task in the queue
+        self._line = WaitingLine(counts_as)
+        self._threads = thread_pool(threads, "change", self._begin)
+        _start_all(self._threads, threads)  # now: a thread that cannot start later would leave its task in the queue
 
     def do(self, work: Callable[..., object], *arguments: object) -> bool:
         """Submit a task, which must handle its own errors, and return True without waiting for it.
@@ -295,19 +292,22 @@ class WaitingThreads:
         and `one_less` is called when it has.
         """
         with self._lock:
-            if not self.takes_another():
+            if not self._line.takes(self.waiting):
                 return False
             self._here += 1
-            self.note()
+            self._line.note(self.waiting)
         self._threads.submit(self._done, work, *arguments)
         return True
 
-    def takes_another(self) -> bool:
-        """Return whether another request is taken; the caller holds the lock."""
-        return self._here < self.size
+    def do_anyway(self, work: Callable[..., object], *arguments: object) -> None:
+        """Submit a task of a request that was taken before."""
+        self._threads.submit(run_logged, work, arguments)
 
-    def note(self) -> None:
-        """Called whenever the number of requests has changed, holding the lock."""
+    @property
+    def is_crowded(self) -> bool:
+        """Return whether `do` would reject another task."""
+        with self._lock:
+            return not self._line.takes(self.waiting)
 
     @property
     def busy(self) -> int:
@@ -324,63 +324,10 @@ class WaitingThreads:
     def one_less(self) -> None:
         with self._lock:
             self._here -= 1
-            self.note()
-
-
-class ChangeThreads(WaitingThreads):
-    """Also has a queue, as long as that of `counts_as` threads would be, since changes share commits.
-
-    Its threads wait only for the database, so there is no deadlock: a task leaves its request to a commit under way.
-    """
-
-    def __init__(self, threads: int, counts_as: int = 16):
-        super().__init__(threads, "change", self._begin)
-        self._line = WaitingLine(counts_as)
-
-    def takes_another(self) -> bool:
-        return self._line.takes(self.waiting)
-
-    def note(self) -> None:
-        self._line.note(self.waiting)
-
-    @property
-    def is_crowded(self) -> bool:
-        """Return whether `do` would reject another task."""
-        with self._lock:
-            return not self.takes_another()
-
-    def submit(self, work: Callable[[], T]) -> Future[T]:
-        """Run the work on one of the threads, in the space of this one."""
-        return self._threads.submit(_run, partial(_made, work), current())
+            self._line.note(self.waiting)
 
     def _begin(self) -> None:
         thread.run = lambda work: self._threads.submit(run_logged, _run, (work, current()))
-
-
-class FeedThreads(WaitingThreads):
-    """Lets up to `places` requests wait for changes; further ones are answered without waiting.
-
-    Its threads have no connection: what needs one is run by `changes`.
-    """
-
-    def __init__(self, places: int, changes: ChangeThreads):
-        super().__init__(places, "wait", self._begin)
-        self._changes = changes
-
-    def _begin(self) -> None:
-        thread.hand_on = lambda work: self._changes.submit(work).result()
-
-    def do(self, work: Callable[..., object], *arguments: object) -> bool:
-        return super().do(_disconnecting, work, *arguments)
-
-
-def _disconnecting(work: Callable[..., object], *arguments: object) -> None:
-    try:
-        work(*arguments)
-    finally:
-        with suppress(Error):  # looking up an API key opens a connection
-            close_others()
-            connections[DEFAULT_DB_ALIAS].close()
 
 
 def _start_all(pool: ThreadPoolExecutor, threads: int) -> None:
@@ -409,12 +356,6 @@ def _run(work: Callable[[Exception | None], T], space: str) -> T:
             return work(failed)
         finally:
             let_go_if_broken()
-
-
-def _made(work: Callable[[], T], failed: Exception | None) -> T:
-    if failed is not None:
-        raise failed
-    return work()
 
 
 # ---- delayed rejections -------------------------------------------------------------------------------------------
@@ -460,27 +401,21 @@ class DelayedRejections:
             run_logged(self._kept.popleft()[1])
 
 
-# ---- followers ----------------------------------------------------------------------------------------------------
-# Followers wait for news without a thread each: one thread looks for all of them, and answers those for whom there is
-# some. All get the same text, which is made once (`authz_project.following`).
+# ---- long polling -------------------------------------------------------------------------------------------------
+# Requests that wait for changes, those of the change feed and of followers, have no thread: one thread looks for news
+# for all of them, and has each answered again, from its start, once there is some.
 
-LONGEST_WAIT = 20.0  # seconds; less than the idle timeout of connections
-NEWS_TICK = 0.1  # seconds between looks for new revisions
+NEWS_TICK = 0.1  # seconds between looks for revisions; those that this process commits are looked for at once
 KEYS_TICK = 1.0  # seconds between looks for changed keys
+UNUSED = 30.0  # seconds without a waiting request, after which the thread closes its connections
 
-AnswerRequest = Callable[[Environ, io.IOBase, int, HTTPProtocol], object]
+AnswerAgain = Callable[[Environ, HTTPProtocol], object]
 
 
-@dataclass(eq=False, slots=True)
-class _WaitingFollower:
+class _WaitingRequest(NamedTuple):
     environ: Environ
     protocol: HTTPProtocol
-    environment_id: int
-    space: str
-    revision: int  # what it has
-    keys: str  # the digest of its keys
-    until: float
-    since: float = field(default_factory=time.monotonic)
+    poll: LongPoll
 
 
 def _keys_of(environment_id: int, space: str) -> str:
@@ -488,53 +423,58 @@ def _keys_of(environment_id: int, space: str) -> str:
         return digest_of(keys_of(environment_id))
 
 
-class FollowerRequests:
-    """Requests of followers that wait for news, and the thread that answers them."""
+class LongPolls:
+    """Up to `size` requests that wait, and the thread that looks for news; further ones are not taken."""
 
-    def __init__(self, reply: AnswerRequest):
-        self._reply = reply
-        self._waiting: list[_WaitingFollower] = []
+    waiting = 0  # none waits for a place
+
+    def __init__(self, size: int, again: AnswerAgain):
+        self.size = size
+        self._again = again
+        self._waiting: list[_WaitingRequest] = []
         self._news = threading.Condition()
-        self._is_looking = False
+        self._is_looking = self._is_told = False
         self._looked_at_keys = 0.0
+        journal.commit_listeners.append(self.tell)
 
-    def wait(self, environ: Environ, protocol: HTTPProtocol) -> bool:
-        """Let a request wait, and return True; return False if it does not want to, or its key is not known."""
-        if not is_remembered(token_of(environ)):
-            return False
-        query = {name: values[-1] for name, values in parse_qs(environ["QUERY_STRING"]).items()}
-        after, seconds = query.get("after", ""), query.get("wait", "")
-        if not re.fullmatch(r"[0-9]{1,19} [0-9]{1,4}(\.[0-9]{1,9})?", f"{after} {seconds}", re.ASCII):
-            return False
-        until = time.monotonic() + min(float(seconds), LONGEST_WAIT)
-        space = directory.space_of(token_of(environ))
-        environment_id = caller_of_token(token_of(environ)).environment_id
+    @property
+    def busy(self) -> int:
+        return len(self._waiting)
+
+    def enter(self, protocol: HTTPProtocol, poll: LongPoll, environ: Environ) -> bool:
+        """Let a request wait, and return True; return False if there is no place, or no time left."""
         with self._news:
+            if len(self._waiting) >= self.size or time.monotonic() >= poll.until or draining.is_set():
+                return False
             if not self._is_looking:
-                start_thread("followers", self._keep_looking)
-                self._is_looking = True
-            in_use.add(environ[CLIENT])
-            self._waiting.append(
-                _WaitingFollower(environ, protocol, environment_id, space, int(after), query.get("keys", ""), until)
-            )
+                start_thread("long polls", self._keep_looking)
+                self._is_looking = True  # not set if no thread could be started: the next one tries again
+            self._waiting.append(_WaitingRequest(environ, protocol, poll))
             self._news.notify()
         return True
 
+    def tell(self, environment_id: int) -> None:
+        """Look for news at once if a request waits for this change, which was committed by this process."""
+        if any(each.poll.environment_id == environment_id for each in self._waiting):
+            with self._news:
+                self._is_told = True
+                self._news.notify()
+
     def _keep_looking(self) -> None:
         while True:
-            with self._news:
-                self._news.wait_for(lambda: self._waiting)
+            self._pause()
             due = self._due()
-            while due:
-                run_logged(self._answer, (due.pop(),))  # no variable may keep it: see `CheckThreads`
-            time.sleep(NEWS_TICK)
+            while due:  # no variable may keep a request: see `CheckThreads`
+                run_logged(self._again, due.pop()[:2])
 
-    def _answer(self, waiting: _WaitingFollower) -> None:
-        environ = waiting.environ
-        environ[WAITED] = time.monotonic() - waiting.since
-        self._reply(environ, io.BytesIO(), 0, waiting.protocol)
+    def _pause(self) -> None:
+        with self._news:
+            while not self._news.wait_for(lambda: self._waiting, UNUSED):
+                _disconnect()
+            self._news.wait_for(lambda: self._is_told, NEWS_TICK)
+            self._is_told = False
 
-    def _due(self) -> list[_WaitingFollower]:
+    def _due(self) -> list[_WaitingRequest]:
         """Remove and return those for whom there is news, who have waited for long enough, or whose wait is in vain."""
         with self._news:
             waiting = list(self._waiting)
@@ -542,23 +482,30 @@ class FollowerRequests:
         try:
             let_go_if_broken()
             refresh_connection()
-            numbers = {each.environment_id: each.space for each in waiting}
-            offsets = journal.offsets_of(numbers)
+            offsets = journal.offsets_of({poll.environment_id: poll.space for _, _, poll in waiting})
             if now > self._looked_at_keys + KEYS_TICK:  # those whose space cannot be read are due anyway
+                numbers = {poll.environment_id: poll.space for _, _, poll in waiting if poll.keys}
                 keys = {number: _keys_of(number, space) for number, space in numbers.items() if number in offsets}
                 self._looked_at_keys = now
             due = [
                 each
                 for each in waiting
-                if now >= each.until
-                or offsets.get(each.environment_id) != each.revision
-                or keys.get(each.environment_id, each.keys) != each.keys
+                if now >= each.poll.until
+                or offsets.get(each.poll.environment_id) != each.poll.offset
+                or (each.poll.keys and keys.get(each.poll.environment_id, each.poll.keys) != each.poll.keys)
                 or draining.is_set()
             ]
         except Exception:  # whatever it is, such as too little memory: their requests say what is wrong
             with suppress(Exception):
                 close_others()  # one of them may be broken
             due = waiting
+        taken = set(map(id, due))
         with self._news:
-            self._waiting = [each for each in self._waiting if each not in due]
+            self._waiting = [each for each in self._waiting if id(each) not in taken]
         return due
+
+
+def _disconnect() -> None:
+    with suppress(Error):
+        close_others()
+        connections[DEFAULT_DB_ALIAS].close()

@@ -1,4 +1,4 @@
-"""Serialize writers, record every committed change as a revision, and wait for the next one."""
+"""Serialize writers, and record every committed change as a revision."""
 
 from __future__ import annotations
 
@@ -23,9 +23,8 @@ from django.db.backends.utils import CursorWrapper
 from django.http import HttpRequest
 
 from policy.core import spaces, spans
-from policy.core.clock import MOMENT_BITS, is_citus, now_in, timeline
+from policy.core.clock import MOMENT_BITS, is_citus, now_in
 from policy.core.config import is_service, settings
-from policy.core.threads import start_thread
 from policy.errors import Busy, Cancelled, IsCopy, Moved, NoPrimary, NotFound, one_line
 from policy.replicas.reading import note_change
 
@@ -123,8 +122,9 @@ def note_recorded(environment_id: int, changes: Sequence[Done]) -> None:
 
 
 def _tell(environment_id: int, number: int) -> None:
-    """Wake this process's waiting threads, and note the position that a replica needs in order to show this change."""
-    watch.tell(environment_id, number)
+    """Tell the server of the change, and note the position that a replica needs in order to show it."""
+    for tell in commit_listeners:
+        tell(environment_id)
     if settings.REPLICAS:
         note_change(environment_id, number)
 
@@ -532,10 +532,7 @@ def current_offset(environment_id: int) -> int:
 
 
 # ---- server thread ------------------------------------------------------------------------------------------------
-# Hooks of a server's threads: run a change on a thread with a database connection, and give up a concurrency slot.
-#
-# In a server, threads that wait for other transactions to commit have no database connection. They hand work that needs
-# one to a thread that has one.
+# Hooks of a server's threads: run work on another thread, and give up a concurrency slot.
 #
 # A server has few slots, because most requests take less time than a thread switch. A thread that takes longer than
 # most gives up its slot, so that another request can begin, and continues without one.
@@ -547,19 +544,11 @@ Elsewhere = Callable[[Callable[[Exception | None], object]], object]
 
 
 class _ThreadLimits(threading.local):
-    hand_on: Callable[[Callable[[], Any]], Any] | None = None  # set in threads without a connection; to the same space
     run: Elsewhere | None = None  # set in threads of changes, to run work in another one
     give_up: Callable[[], None] | None = None  # set in threads that hold a slot
 
 
 thread = _ThreadLimits()
-
-
-def run_with_connection(change: Callable[[], T]) -> T:
-    """Run the change on this thread, or on one with a connection; return what it returns, raise what it raises."""
-    if thread.hand_on is None:
-        return change()
-    return thread.hand_on(partial(spans.of_request, spans.parts(), change) if spans.is_on else change)
 
 
 def give_up_slot() -> None:
@@ -568,115 +557,12 @@ def give_up_slot() -> None:
         thread.give_up()
 
 
-# ---- Waiting for an environment's next change, whichever process makes it -----------------------------------------
-# A commit in this process wakes its waiting threads at once. Commits of other processes are found by polling: a few
-# times a second, one statement for all waiting threads, and none while no thread waits.
-
-LOOK_EVERY = 0.15  # seconds
+# ---- Changes of any process ---------------------------------------------------------------------------------------
+# A server polls for changes that requests wait for (`LongPolls`), and is told at once of those of its own process.
 
 log = logging.getLogger("authz.changes")
 
-
-class OffsetWatch:
-    """The newest known offsets of the environments that threads wait for."""
-
-    def __init__(self) -> None:
-        self._news = threading.Condition()
-        self._waiting: dict[int, int] = {}  # how many threads wait, by environment
-        self._spaces: dict[int, str] = {}  # where they are, by environment
-        self._newest: dict[int, int] = {}  # the newest known offset, by environment
-        self._is_looking = False
-        self._must_look = False  # at once, without the usual delay
-        self._is_over = False
-
-    def wait(self, environment_id: int, offset: int, until: float) -> bool:
-        """Wait until the environment has passed `offset`; return False on timeout at `until`, a time by `monotonic`."""
-        with self._news:
-            self._waiting[environment_id] = self._waiting.get(environment_id, 0) + 1
-            self._spaces[environment_id] = spaces.here.name
-            try:
-                self._look()  # there may have been a change since the offset was read
-                self._news.wait_for(
-                    lambda: self._is_over or self._newest.get(environment_id, 0) > offset,
-                    max(0.0, until - time.monotonic()),
-                )
-                return not self._is_over and self._newest.get(environment_id, 0) > offset
-            finally:
-                self._leave(environment_id)
-
-    def tell(self, environment_id: int, offset: int) -> None:
-        """Wake the threads that wait for this committed change."""
-        if environment_id in self._waiting:
-            with self._news:
-                self._learn({environment_id: offset})
-
-    def end(self) -> None:
-        """Make all calls of `wait` return False at once, now and later. For shutdown."""
-        with self._news:
-            self._is_over = True
-            self._news.notify_all()
-
-    def forget(self) -> None:
-        """Forget the offsets: another database server has taken over, and may be behind them."""
-        with self._news:
-            self._newest.clear()
-
-    def _leave(self, environment_id: int) -> None:
-        self._waiting[environment_id] -= 1
-        if not self._waiting[environment_id]:
-            del self._waiting[environment_id], self._spaces[environment_id]
-            self._newest.pop(environment_id, None)
-            self._news.notify_all()  # the polling thread may end
-
-    def _learn(self, newest: dict[int, int]) -> None:
-        for environment_id in newest.keys() & self._waiting.keys():
-            self._newest[environment_id] = max(self._newest.get(environment_id, 0), newest[environment_id])
-        self._news.notify_all()
-
-    # ---- looking -----------------------------------------------------------------------------------------
-
-    def _look(self) -> None:
-        self._must_look = True
-        self._news.notify_all()
-        if not self._is_looking:
-            start_thread("changes", self._keep_looking)
-            self._is_looking = True  # not set if no thread could be started: the next waiter retries
-
-    def _keep_looking(self) -> None:
-        """Poll, over one connection, as long as any thread waits."""
-        while waiting := self._pause():
-            newest = offsets_of(waiting)
-            with self._news:
-                self._learn(newest)
-        _let_go()
-        _forget_connection()
-
-    def _pause(self) -> dict[int, str]:
-        """Pause, and return the environments to poll next; if there are none, polling ends, as no thread waits."""
-        with self._news:
-            self._news.wait_for(lambda: self._must_look or self._is_over or not self._waiting, LOOK_EVERY)
-            self._must_look = False
-            waiting = {} if self._is_over else dict(self._spaces)
-            self._is_looking = bool(waiting)
-            return waiting
-
-
-def _let_go() -> None:
-    with suppress(Error):
-        spaces.close_others()
-        connection.close()
-
-
-def _forget_connection() -> None:
-    """Dismantle this thread's connection object as the thread ends.
-
-    The object and its parts form reference cycles. Left alone, they would stay until a garbage collection: 14 kB for
-    each polling thread.
-    """
-    vars(connections[DEFAULT_DB_ALIAS]).clear()
-    del connections[DEFAULT_DB_ALIAS]
-
-
+commit_listeners: list[Callable[[int], object]] = []  # each is called with the environment of a committed change
 REST = 5  # times as long as a look that failed: the space is not looked at, so that a hung server holds up no others
 _unreadable: dict[str, float] = {}  # until when; what waits for news of these spaces sees the error at its next request
 
@@ -698,9 +584,7 @@ def offsets_of(waiting: Mapping[int, str]) -> dict[int, int]:
             if space not in _unreadable:
                 log.warning("cannot check for changes: %s", one_line(error))
             _unreadable[space] = time.monotonic() + REST * (time.monotonic() - began)
-            _let_go()
+            with suppress(Error):
+                spaces.close_others()
+                connection.close()
     return found
-
-
-watch = OffsetWatch()
-timeline.forgets(watch.forget)

@@ -17,9 +17,8 @@ from django.db import connection
 from authz_project.keys import create_key, revoke_key
 from authz_project.route import HTTPAnswer
 from authz_project.server import workers
-from authz_project.server.workers import ChangeThreads, FeedThreads
+from authz_project.server.workers import ChangeThreads
 from facts import together
-from policy.core.journal import run_with_connection
 from tests.conftest import Api
 from tests.facts.test_together import POLICY, role, users
 from tests.service import Client
@@ -128,23 +127,6 @@ def test_who_waits_too_long_is_told_so_though_no_thread_is_free(api, outbox, set
         free.set()
         assert outbox.received(1)["bob"].status == 503  # it was to lead
     assert users(api) == []
-
-
-def test_a_reader_of_the_feed_has_its_reads_made_by_a_thread_with_a_connection():
-    feed, seen, ended = FeedThreads(1, ChangeThreads(1)), [], threading.Event()
-
-    def read() -> None:
-        seen.append(threading.current_thread().name)
-        seen.append(run_with_connection(lambda: threading.current_thread().name))
-        try:
-            run_with_connection(partial(int, "x"))
-        except ValueError as error:
-            seen.append(str(error))
-        ended.set()
-
-    feed.do(read)
-    assert ended.wait(10)
-    assert [text.partition("_")[0] for text in seen[:2]] == ["wait", "change"] and "'x'" in seen[2]
 
 
 def test_a_change_is_made_though_no_more_threads_can_be_had(monkeypatch):

@@ -15,12 +15,12 @@ POOLS = ("changes", "known", "guests")
 def became(monkeypatch):
     """What becomes of a request while the line before one pool is kept short; of an answer, what `say` was given."""
 
-    def of(crowded: str, method: str, path: str, feed_is_full: bool = False, query: str = "", **headers: str):
+    def of(crowded: str, method: str, path: str, query: str = "", **headers: str):
         made, told = Intake.__new__(Intake), []
         made._changes, known, guests = (SimpleNamespace(is_crowded=name == crowded, name=name) for name in POOLS)
         made._slots = SimpleNamespace(known=known, guests=guests)
         made._refusals = SimpleNamespace(send_later=lambda send: send())
-        made._waiting = SimpleNamespace(do=lambda *_: not feed_is_full and (told.append("waits") or True))
+        made._polls = SimpleNamespace(enter=print)
         made._do = lambda threads, *_: told.append(f"answered by {threads.name}")
         made._read = lambda *_: told.append("read")
         monkeypatch.setattr(intake, "say", lambda *its, close=False: told.append((its[2], close)))
@@ -70,21 +70,9 @@ def test_who_reads_facts_or_waits_for_changes_has_other_threads(became, monkeypa
     monkeypatch.setattr(intake, "is_remembered", lambda token: is_known)
     answered = ["answered by known" if is_known else "answered by guests"]
     assert became(crowded, "GET", "/api/facts") == answered
-    assert became(crowded, "GET", "/api/changes", query="wait=10") == (["waits"] if is_known else answered)
-    assert became(crowded, "GET", "/api/changes", feed_is_full=True, query="wait=10") == answered
-
-
-@pytest.mark.parametrize("key", ["valid", "unknown"])
-def test_who_waits_for_changes_needs_a_valid_key(monkeypatch, key):
-    remembered, told = set(), []
-    monkeypatch.setattr(intake, "is_remembered", remembered.__contains__)
-    monkeypatch.setattr(intake, "allowance", lambda environ: remembered.add("valid"))
-    monkeypatch.setattr(intake, "answer", lambda *_: told.append("answered"))
-    made = Intake.__new__(Intake)
-    made._waiting = SimpleNamespace(do=lambda *_: told.append("waits") or True)
-    environ = {"PATH_INFO": "/api/changes", "QUERY_STRING": "wait=1", "HTTP_AUTHORIZATION": f"Bearer {key}"}
-    made._answer_guest(environ, None, 0, None)
-    assert told == ["waits" if key == "valid" else "answered"]
+    for path in ("/api/changes", "/api/follow"):
+        polled = ["answered by changes"] if is_known else answered
+        assert became(crowded, "GET", path, query="wait=10") == polled
 
 
 def test_the_rest_of_a_large_body_is_not_waited_for(became):

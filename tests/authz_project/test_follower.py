@@ -9,8 +9,6 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from queue import SimpleQueue
-from unittest.mock import Mock
 
 import orjson
 import oso_cloud
@@ -24,9 +22,7 @@ from authz_project.keys import create_key
 from authz_project.management.commands.serve import key_of
 from authz_project.route import Route
 from authz_project.server import follower as module
-from authz_project.server import workers
 from authz_project.server.follower import Copying, Follower
-from authz_project.server.listening import CLIENT
 from checks.urls import endpoints
 from policy.models import Environment
 from tests.faults.following import ROOT, Servers, change_a_lot, restore
@@ -232,19 +228,6 @@ def servers(tmp_path_factory):
         yield servers
     finally:
         servers.end()
-
-
-@pytest.mark.parametrize("db", ["sqlite"], indirect=True)
-def test_a_failure_leaves_no_follower_waiting(api, monkeypatch):
-    """The one thread that looks for news answers all, and goes on: their requests say what is wrong."""
-    answered: SimpleQueue[str] = SimpleQueue()
-    waiting = workers.FollowerRequests(lambda environ, *_: answered.put(environ["name"]))
-    monkeypatch.setattr(workers.journal, "offsets_of", Mock(side_effect=MemoryError))
-    assert api.get("/policy").status_code == 200  # the key is known
-    for name in ("first", "second"):
-        request = {"name": name, "QUERY_STRING": "after=0&wait=20", CLIENT: "127.0.0.1:1"}
-        assert waiting.wait(request | {"HTTP_AUTHORIZATION": f"Bearer {api.key}"}, None)
-        assert answered.get(timeout=10) == name
 
 
 def test_a_follower_provisions_nothing():

@@ -7,7 +7,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from urllib.parse import urljoin
 
@@ -40,12 +40,12 @@ from localsql.sync import outbox, watch
 from policy import publishing
 from policy.core import journal
 from policy.core.journal import NOBODY, current_offset
-from policy.core.spaces import HOME, _configs, close_others, current, entered, here
+from policy.core.spaces import HOME, _configs, close_others, current, entered
+from policy.endpoint import LongPoll, Request
 from policy.errors import AuthzError, Moved, NotFound
 from policy.models import Environment, PolicyDraft, PolicyVersion, PublishRequest
 from tests.conftest import Api, _empty
 from tests.faults.worlds import fact
-from tests.waiting import wait_for
 
 NAMES = ("one", "two")
 on_postgresql = pytest.mark.parametrize("db", ["postgresql"], indirect=True)
@@ -677,8 +677,19 @@ def test_changes_are_made_again_after_a_connection_to_a_space_was_lost(home):
     changes = workers.ChangeThreads(1)
 
     def in_space(work: Callable[[], object]) -> object:
-        with entered("one"):
-            made = changes.submit(work)
+        made: Future[object] = Future()
+
+        def make(failed: Exception | None) -> None:
+            try:
+                made.set_exception(failed) if failed else made.set_result(work())
+            except Exception as error:
+                made.set_exception(error)
+
+        def begin() -> None:
+            with entered("one"):
+                journal.thread.run(make)
+
+        changes.do(begin)
         return made.exception(20) or made.result()
 
     offset = partial(current_offset, api.environment.pk)
@@ -690,29 +701,16 @@ def test_changes_are_made_again_after_a_connection_to_a_space_was_lost(home):
 
 
 @on_postgresql
-def test_threads_that_wait_for_others_keep_no_connection_to_a_space(home):
-    kept: list[object] = []
-
-    def work() -> None:
-        with entered("one"):
-            fetch("SELECT 1")
-        kept.append(here.others["one"])
-
-    feed = workers.FeedThreads(1, workers.ChangeThreads(1))
-    assert feed.do(work)
-    wait_for(lambda: not feed.busy)
-    assert [each.connection for each in kept] == [None]
-
-
-@on_postgresql
 def test_followers_wait_again_after_a_connection_to_a_space_was_lost(home):
     api = filled("one")
     with entered("one"):
         known = current_offset(api.environment.pk)
-    requests = workers.FollowerRequests(lambda *_: None)
-    waiting = workers._WaitingFollower(
-        {}, None, api.environment.pk, "one", known, workers._keys_of(api.environment.pk, "one"), time.monotonic() + 60
-    )
+    requests = workers.LongPolls(9, lambda *_: None)
+    poll = LongPoll(lambda *_: True)
+    with entered("one"):
+        digest = workers._keys_of(api.environment.pk, "one")
+        poll.wait(Request("GET", {}, bytes, "", 0), api.environment.pk, known, 60, digest)
+    waiting = workers._WaitingRequest({}, None, poll)
     requests._waiting = [waiting]
     assert requests._due() == []
     with entered("one"), connection.cursor() as cursor:

@@ -17,7 +17,7 @@ from authz_project.keys import create_key
 from localsql.bindings import bindings_from_text
 from localsql.sync.config import ConfigContext, config_from_text
 from policy import publishing, rules
-from policy.endpoint import MAY_WAIT
+from policy.endpoint import LONG_POLL, LongPoll
 from policy.errors import AuthzError
 from policy.language.format import formatted, says_the_same
 from policy.language.source import PolicyRejected
@@ -76,7 +76,7 @@ def front_door() -> Target:
             "CONTENT_TYPE": "application/json",
             "HTTP_AUTHORIZATION": f"Bearer {key}",
             "wsgi.input": io.BytesIO(body),
-            MAY_WAIT: False,
+            LONG_POLL: LongPoll(lambda poll, environ: False),
         }
         status, _, content = ROUTES[path].answer(environ)
         assert status < 500, f"{method} {path}: {status}: {content.decode()}"
