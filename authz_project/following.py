@@ -162,7 +162,7 @@ class FollowEndpoint(Endpoint):
             return Response(_read(who, after, digest, waited))
         is_news = tail.texts or digest_of(tail.keys) != digest
         seconds = min(float(wait), LONGEST_WAIT) if _SECONDS.fullmatch(wait) else 0.0
-        if poll and not is_news and poll.wait(request, who.environment_id, tail.last, seconds, digest):
+        if poll and not is_news and poll.wait(request, who.environment_id, tail.last, seconds, keys=digest):
             return RESPONDS_LATER
         ended = (tail.last, False)
         return Response(_written(who, tail.base, tail.texts, ended, tail.keys, digest, tail.now, waited - tail.age))

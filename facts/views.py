@@ -439,11 +439,12 @@ class ChangesEndpoint(Endpoint):
     def get(self, request: Request) -> Response:
         asked, seconds = feed_from_query(request)
         who, poll = unconfirmed_caller(request), request.headers.get(LONG_POLL)
-        if poll is None:  # under plain Django, the thread waits
-            return Response(as_json(feed.found(who.environment_id, asked, seconds, who)))
-        page = feed.found(who.environment_id, replace(asked, after=poll.after or asked.after), 0.0, who)
+        if poll is not None and poll.after is not None:
+            asked = replace(asked, after=poll.after)
+        thread_waits = 0.0 if LONG_POLL in request.headers else seconds  # it does under plain Django
+        page = feed.found(who.environment_id, asked, thread_waits, who)
         is_empty = not (page.changes or page.more)
-        if is_empty and poll.wait(request, who.environment_id, page.newest, seconds, after=page.after):
+        if is_empty and poll is not None and poll.wait(request, who.environment_id, page.newest, seconds, page.after):
             return RESPONDS_LATER
         return Response(as_json(page))
 

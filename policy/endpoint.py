@@ -208,7 +208,8 @@ def _last_forwarded(text: str) -> str:
 
 OFFSET = "OsoOffset"  # the header with the revision of a change or of an answer
 VERBS = ("get", "post", "delete")
-LONG_POLL = "authz.long_poll"  # a key of `Request.headers`: a `LongPoll`, if the server lets the request wait
+# A key of `Request.headers`: a `LongPoll`, or None if the request must not wait. Plain Django does not set it.
+LONG_POLL = "authz.long_poll"
 _UNREAD = object()
 DEEPEST = 200  # maximum nesting of a body
 _WRITABLE = 254  # levels that orjson can write; it reads 1,024
@@ -338,7 +339,7 @@ class LongPoll:
         return time.monotonic() - self.since
 
     def wait(
-        self, request: Request, environment_id: int, offset: int, seconds: float, keys: str = "", after: Any = None
+        self, request: Request, environment_id: int, offset: int, seconds: float, after: Any = None, keys: str = ""
     ) -> bool:
         """Have the request answered again, from its start, once there is news, or `seconds` after it arrived.
 

@@ -18,6 +18,7 @@ from authz_project.wsgi import by_django, short_answer
 from facts.pages.change import FileOnDisk
 from policy.core import memory, spans
 from policy.core.spans import request_id_of
+from policy.endpoint import LONG_POLL
 from policy.errors import Unavailable
 
 _SAME_FOR_ALL: Environ = {
@@ -29,6 +30,7 @@ _SAME_FOR_ALL: Environ = {
     "wsgi.multithread": True,
     "wsgi.multiprocess": True,
     "wsgi.run_once": False,
+    LONG_POLL: None,
 }
 LARGE = 1 << 20  # bytes; responses of at least this size are handed to granian one at a time
 _copying = threading.Lock()

@@ -36,7 +36,7 @@ class Polls:
 
     def wait(self, name: str, environment_id: int, offset: int, seconds: float = 60, keys: str = "") -> bool:
         poll = LongPoll(partial(self.polls.enter, None))
-        return poll.wait(Request("GET", {"name": name}, bytes, "", 0.0), environment_id, offset, seconds, keys)
+        return poll.wait(Request("GET", {"name": name}, bytes, "", 0.0), environment_id, offset, seconds, keys=keys)
 
     def next(self) -> str:
         return self.again.get(timeout=WITHIN)[0]

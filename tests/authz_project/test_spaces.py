@@ -709,7 +709,7 @@ def test_followers_wait_again_after_a_connection_to_a_space_was_lost(home):
     poll = LongPoll(lambda *_: True)
     with entered("one"):
         digest = workers._keys_of(api.environment.pk, "one")
-        poll.wait(Request("GET", {}, bytes, "", 0), api.environment.pk, known, 60, digest)
+        poll.wait(Request("GET", {}, bytes, "", 0), api.environment.pk, known, 60, keys=digest)
     waiting = workers._WaitingRequest({}, None, poll)
     requests._waiting = [waiting]
     assert requests._due() == []

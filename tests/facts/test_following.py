@@ -10,6 +10,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import requests
 from django.db import connection
 
 from authz_project.keys import create_key, revoke_key
@@ -96,6 +97,16 @@ def test_more_wait_than_there_are_threads_and_hold_nobody_up(service):
         told = [each.result(10)["changes"] for each in waits]
         assert all(each.result(10).status_code == 200 for each in asked)
     assert [[change["revision"] for change in changes] for changes in told] == [[after + 1]] * 12
+
+
+def test_a_request_with_a_body_does_not_wait(service):
+    """It has a thread of those that answer."""
+    client = service.fresh_client()
+    for body in (b"{}", iter([b"{}"])):  # of known length, and chunked
+        began = time.monotonic()
+        whose = {"Authorization": f"Bearer {client.key}"}
+        answer = requests.get(f"{client.origin}/api/changes?wait=30", data=body, headers=whose, timeout=60)
+        assert answer.json()["changes"] == [] and time.monotonic() - began < 25
 
 
 def test_the_places_of_those_who_waited_are_free_again(service):
