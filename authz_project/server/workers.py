@@ -412,7 +412,7 @@ UNUSED = 30.0  # seconds without a waiting request, after which the thread close
 AnswerAgain = Callable[[Environ, HTTPProtocol], object]
 
 
-class _WaitingRequest(NamedTuple):
+class _WaitingPoll(NamedTuple):
     environ: Environ
     protocol: HTTPProtocol
     poll: LongPoll
@@ -431,7 +431,7 @@ class LongPolls:
     def __init__(self, size: int, again: AnswerAgain):
         self.size = size
         self._again = again
-        self._waiting: list[_WaitingRequest] = []
+        self._waiting: list[_WaitingPoll] = []
         self._news = threading.Condition()
         self._is_looking = self._is_told = False
         self._looked_at_keys = 0.0
@@ -449,7 +449,7 @@ class LongPolls:
             if not self._is_looking:
                 start_thread("long polls", self._keep_looking)
                 self._is_looking = True  # not set if no thread could be started: the next one tries again
-            self._waiting.append(_WaitingRequest(environ, protocol, poll))
+            self._waiting.append(_WaitingPoll(environ, protocol, poll))
             self._news.notify()
         return True
 
@@ -474,7 +474,7 @@ class LongPolls:
             self._news.wait_for(lambda: self._is_told, NEWS_TICK)
             self._is_told = False
 
-    def _due(self) -> list[_WaitingRequest]:
+    def _due(self) -> list[_WaitingPoll]:
         """Remove and return those for whom there is news, who have waited for long enough, or whose wait is in vain."""
         with self._news:
             waiting = list(self._waiting)

@@ -335,7 +335,10 @@ def test_without_the_option_nothing_of_it_is_imported(services):
     [
         (["--port", "8123", "--metrics-port", "8123"], "--metrics-port must differ from --port"),
         (["--metrics-port", "0"], "Port must be between 1 and 65535, not '0'"),
-        (["--metrics-port", "9464", "--metrics-host", "no.such.host.invalid"], "no.such.host.invalid"),
+        (
+            ["--port", str(free_port()), "--metrics-port", "9464", "--metrics-host", "no.such.host.invalid"],
+            "no.such.host.invalid",
+        ),
     ],
 )
 def test_a_place_that_cannot_be_is_refused(options, said, tmp_path):

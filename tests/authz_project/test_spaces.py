@@ -710,7 +710,7 @@ def test_followers_wait_again_after_a_connection_to_a_space_was_lost(home):
     with entered("one"):
         digest = workers._keys_of(api.environment.pk, "one")
         poll.wait(Request("GET", {}, bytes, "", 0), api.environment.pk, known, 60, keys=digest)
-    waiting = workers._WaitingRequest({}, None, poll)
+    waiting = workers._WaitingPoll({}, None, poll)
     requests._waiting = [waiting]
     assert requests._due() == []
     with entered("one"), connection.cursor() as cursor:
