@@ -435,7 +435,6 @@ class LongPolls:
         self._news = threading.Condition()
         self._is_looking = self._is_told = False
         self._looked_at_keys = 0.0
-        journal.commit_listeners.append(self.tell)
 
     @property
     def busy(self) -> int:
@@ -449,6 +448,7 @@ class LongPolls:
             if not self._is_looking:
                 start_thread("long polls", self._keep_looking)
                 self._is_looking = True  # not set if no thread could be started: the next one tries again
+                journal.commit_listeners.append(self.tell)
             self._waiting.append(_WaitingPoll(environ, protocol, poll))
             self._news.notify()
         return True

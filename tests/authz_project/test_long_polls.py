@@ -43,11 +43,16 @@ class Polls:
         return self.again.get(timeout=WITHIN)[0]
 
 
+@pytest.fixture(autouse=True)
+def listeners() -> Iterator[None]:
+    """No commit of other tests is told to the requests of these."""
+    yield
+    journal.commit_listeners.clear()
+
+
 @pytest.fixture
-def polls() -> Iterator[Polls]:
-    polls = Polls()
-    yield polls
-    journal.commit_listeners.remove(polls.polls.tell)
+def polls() -> Polls:
+    return Polls()
 
 
 def test_all_share_one_thread_that_looks_and_nobody_looks_if_nobody_waits(api, polls, monkeypatch):
