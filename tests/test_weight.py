@@ -30,9 +30,9 @@ TWO_MEANINGS = {
     "Rule", "SQLite", "Signature", "Term", "Test", "Var",
 }  # fmt: skip
 LIMITS = {
-    "lines": 74_592,
+    "lines": 74_339,
     "files": 298,
-    "lines with imports": 4_630,
+    "lines with imports": 4_611,
     "files with `FROM authz_fact`": 2,
     "files that start threads": 1,
     "loops while the policy changes": 1,
