@@ -533,11 +533,11 @@ class MySQL(Dialect):
         return shown
 
     def escaped(self, value: str) -> str:
-        return hexadecimal(value)
+        # Without `_binary`, MySQL 8.0 damages the literal if it compares it with another column by a join.
+        return f"_binary {hexadecimal(value)}"
 
     def _literal(self, value: str, family: Family) -> str:
-        # Without `_binary`, MySQL 8.0 damages the literal if it compares it with another column by a join.
-        return super()._literal(value, family) if family in NATIVE else f"_binary {hexadecimal(value)}"
+        return super()._literal(value, family) if family in NATIVE else self.escaped(value)
 
     def null(self, family: Family) -> str:
         return super().null(family) if family in NATIVE else _NO_BYTES

@@ -270,10 +270,18 @@ sql_types: {{User: text, Doc: bigint}}
 """
 
 
+def recursive_condition(api, bindings: str) -> str:
+    """The condition on the column `d` for what ann may read through her groups."""
+    assert api.post("/policy", {"src": GROUPS}).status_code == 200
+    query = {"actor_type": "User", "actor_id": "ann", "action": "read", "resource_type": "Doc"}
+    answer = api.post("/list_query", {"query": query, "column": "d", "data_bindings": bindings})
+    assert "RECURSIVE" in answer.json()["sql"]
+    return answer.json()["sql"]
+
+
 @pytest.mark.parametrize("dialect", ["mariadb", "mysql"])
 def test_recursion_keeps_different_bytes_apart(api, mariadb_caller, dialect):
     """Two groups, whose bytes would both become `G?` in a recursive table of texts."""
-    assert api.post("/policy", {"src": GROUPS}).status_code == 200
     mariadb_caller.fresh(
         "CREATE TABLE members (u varchar(9), g varbinary(9)); CREATE TABLE owns (g varbinary(9), d bigint);"
         "CREATE TABLE groups_in (g varbinary(9), h varbinary(9))"
@@ -281,20 +289,14 @@ def test_recursion_keeps_different_bytes_apart(api, mariadb_caller, dialect):
     mariadb_caller.fill("members", [("ann", b"G\x80")])
     mariadb_caller.fill("groups_in", [(b"G\x80", b"H\x80"), (b"H\x80", "i" * 9), (b"G\x81", b"H\x81")])
     mariadb_caller.fill("owns", [("i" * 9, 1), (b"H\x81", 2), (b"H\x80", 3)])
-    said = GROUP_BINDINGS.format(dialect=dialect)
-    query = {"actor_type": "User", "actor_id": "ann", "action": "read", "resource_type": "Doc"}
-    answer = api.post("/list_query", {"query": query, "column": "d", "data_bindings": said})
-    assert "RECURSIVE" in answer.json()["sql"]
-    rows = mariadb_caller.run(f"SELECT d FROM owns WHERE {answer.json()['sql']} ORDER BY d")[1]
-    assert rows == [(1,), (3,)]
-    negated = mariadb_caller.run(f"SELECT d FROM owns WHERE NOT ({answer.json()['sql']})")[1]
-    assert negated == [(2,)]
+    condition = recursive_condition(api, GROUP_BINDINGS.format(dialect=dialect))
+    assert mariadb_caller.run(f"SELECT d FROM owns WHERE {condition} ORDER BY d")[1] == [(1,), (3,)]
+    assert mariadb_caller.run(f"SELECT d FROM owns WHERE NOT ({condition})")[1] == [(2,)]
 
 
 @pytest.mark.parametrize("dialect", ["mariadb", "mysql"])
 def test_recursion_keeps_unsigned_numbers_apart_from_signed_ones(api, mariadb_caller, dialect):
     """In 64 bits, the largest unsigned number is -1."""
-    assert api.post("/policy", {"src": GROUPS}).status_code == 200
     mariadb_caller.fresh(
         "CREATE TABLE members (u varchar(9), g bigint unsigned); CREATE TABLE owns (g bigint, d bigint);"
         "CREATE TABLE groups_in (g bigint unsigned, h bigint unsigned); CREATE TABLE more_in (g bigint, h bigint)"
@@ -306,10 +308,7 @@ def test_recursion_keeps_unsigned_numbers_apart_from_signed_ones(api, mariadb_ca
     said = GROUP_BINDINGS.format(dialect=dialect).replace(
         "SELECT g, h FROM groups_in", "SELECT g, h FROM groups_in UNION ALL SELECT g, h FROM more_in"
     )
-    query = {"actor_type": "User", "actor_id": "ann", "action": "read", "resource_type": "Doc"}
-    body = {"query": query, "column": "d", "data_bindings": f"{said.rstrip()[:-1]}, Group: bigint}}"}
-    condition = api.post("/list_query", body).json()["sql"]
-    assert "RECURSIVE" in condition
+    condition = recursive_condition(api, f"{said.rstrip()[:-1]}, Group: bigint}}")
     assert mariadb_caller.run(f"SELECT d FROM owns WHERE {condition}")[1] == [(5,)]
 
 
