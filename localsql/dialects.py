@@ -179,6 +179,7 @@ class Dialect:
     text_type = "text"
     plans_unions = True  # whether `IN (… UNION ALL …)` can use an index of the outer table
     no_ids = "'', '*'"  # in normal form
+    empty = "''"
     dual = ""  # the FROM clause of a select with a condition but without a table
     has_unsigned = False  # integers may be larger than those of 64 bits with a sign
     has_booleans = True  # if not, truth values are numbers, and whatever is not 0 is true
@@ -520,6 +521,7 @@ class MySQL(Dialect):
     unmaterialized = ""
     plans_unions = False
     no_ids = "_binary X'', _binary X'2a'"
+    empty = "_binary X''"
     dual = " FROM DUAL"
     has_unsigned = True
     has_booleans = False

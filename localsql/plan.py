@@ -72,7 +72,7 @@ class ConstantRows(ForeignSource):
 
 @dataclass(frozen=True, slots=True)
 class FoldedCandidates(ForeignSource):
-    """The known ids, those at some positions of the caller's tables, and NULL for all others; column `v`."""
+    """The known ids, those at some positions of the caller's tables, and `FRESH` for all others; column `v`."""
 
     ids: tuple[str, ...]
     positions: tuple[tuple[str, int], ...]  # a binding's store, and the index of an argument

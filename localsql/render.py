@@ -40,7 +40,8 @@ Columns = Callable[[str], Typed]  # returns a column of a source, by its name in
 # A column of goals or answers has a different meaning in each state: a user in one, a folder in another. To keep
 # numbers as numbers throughout a recursion, each family has its own columns (`ci0` for integers, `ct0` for texts): a
 # column has the same family in every row. If an id does not fit, such as a stored `abc` beside a column of numbers, it
-# may still lead to other facts: then the statement is rendered again with texts only.
+# may still lead to other facts: then the statement is rendered again with texts only. So is one with `FRESH`, which
+# stands for an id that nothing mentions: it is an empty text, which no id is, and equals itself only.
 
 FamilyColumn = tuple[str, Family]  # a column and its family
 FamilyColumns = dict[str, FamilyColumn]  # by the column's name in the plan
@@ -235,20 +236,10 @@ def check_whole(dialect: Dialect, plan: Plan) -> None:
 
 
 def _recurses(plan: Plan) -> bool:
-    """Return whether anything that the plan reads is recursive."""
-    return bool(plan.seeds or plan.answers) or any(_has_recursion(branch) for branch in plan.branches())
-
-
-def _has_recursion(branch: Branch) -> bool:
-    for each in (*branch.sources, *branch.conditions):
-        match each:
-            case DerivedTable(plan=plan) | Holds(plan):
-                if _recurses(plan):
-                    return True
-            case Semijoin(branch=inner):
-                if _has_recursion(inner):
-                    return True
-    return False
+    """Return whether the plan, or one that it reads, is recursive."""
+    read = (each for branch in plan.branches() for each in (*branch.sources, *branch.conditions))
+    inner = (each.plan for each in read if isinstance(each, DerivedTable | Holds))
+    return bool(plan.seeds or plan.answers) or any(map(_recurses, inner))
 
 
 # ---- folded plan -> SQL over the caller's tables, with values as literals -----------------------------------------
@@ -414,7 +405,8 @@ class LocalRenderer(Renderer[Dialect, Columns]):
         order = [each.number for each in branch.sources if isinstance(each, FactScan)]
         types = binding.signature.types
         columns = (Col(source.number, f"a{index}", types[index]) for index in binding.key.columns)
-        own = [each for each in columns if not any(implied(condition, each, order) for condition in branch.conditions)]
+        trusted = () if self.layouts.has_texts_only else branch.conditions  # an empty text may equal `FRESH`
+        own = [each for each in columns if not any(implied(condition, each, order) for condition in trusted)]
         tests = (self.dialect.is_id(self.typed(each, scope), each.type, binding.is_not_null) for each in own)
         return [(test,) for test in tests if test]
 
@@ -431,7 +423,7 @@ class LocalRenderer(Renderer[Dialect, Columns]):
         """Return the term as a column of a table that the statement defines; None if that is impossible."""
         term, family = column.term, column.family
         match term:
-            case Var() | Const(FRESH.id):  # such an id equals no other
+            case Var():
                 return self.dialect.null(family)
             case Const(text):
                 return self.dialect.constant(text, family) if column.is_compared else self._constant(text, family)
@@ -441,9 +433,11 @@ class LocalRenderer(Renderer[Dialect, Columns]):
         return self._converted(typed, family, type_of(term))
 
     def _constant(self, text: str, family: Family) -> str | None:
+        if text == FRESH.id and self.layouts.has_texts_only:
+            return self.dialect.empty
         if self.dialect.is_of(text, family):
             return self.dialect.constant(text, family)
-        if self.dialect.is_possible(text, Family.TEXT):
+        if text == FRESH.id or self.dialect.is_possible(text, Family.TEXT):
             raise DoesNotFit
         return None
 
@@ -535,7 +529,7 @@ class LocalRenderer(Renderer[Dialect, Columns]):
                 for own, other in ((condition.left, condition.right), (condition.right, condition.left)):
                     if own.source == source.number and other.source in scope.seen:  # it is read before
                         index, family = int(own.name[1:]), self.typed(other, scope).family
-                        rows = [row for row in rows if self.dialect.is_possible(row[index], family)]
+                        rows = [row for row in rows if not row[index] or self.dialect.is_possible(row[index], family)]
         return rows
 
     def _family(self, rows: Sequence[tuple[str, ...]], index: int, type_name: str) -> Family:
@@ -545,9 +539,9 @@ class LocalRenderer(Renderer[Dialect, Columns]):
         return family if fits else Family.TEXT
 
     def _folded_candidates(self, source: FoldedCandidates) -> Text:
-        """Return a table of the known ids, those at positions of the caller's tables, and NULL for all others."""
+        """Return a table of the known ids, those at positions of the caller's tables, and `FRESH` for all others."""
         family = self.layouts.family(source.type)
-        arms: list[Text] = [(f"SELECT {self.dialect.null(family)} AS v",)]
+        arms: list[Text] = [(f"SELECT {self._constant(FRESH.id, family)} AS v",)]
         constants = [shown for each in source.ids if (shown := self._constant(each, family)) is not None]
         arms += [self.constants(constants)] if constants else []
         for store, index in source.positions:
@@ -584,8 +578,12 @@ class LocalRenderer(Renderer[Dialect, Columns]):
         return query is not None and (f"{left} IN (", *query, ")")
 
     def among(self, operand: Operand, ids: tuple[str, ...], scope: LocalScope) -> Text | bool:
-        found = self.dialect.among(self.typed(operand, scope), sorted(ids))
-        return found is not None and (found,)
+        typed = self.typed(operand, scope)
+        found = [self.dialect.among(typed, sorted(ids))]
+        if FRESH.id in ids and typed.is_normal:
+            found.append(f"{typed.sql} = {self._constant(FRESH.id, typed.family)}")
+        tests = [each for each in found if each is not None]
+        return len(tests) > 0 and (tests[0] if len(tests) < 2 else f"({' OR '.join(tests)})",)
 
     def equal(self, left: Operand, right: Operand, scope: LocalScope) -> Text:
         return (self.dialect.equal(self.typed(left, scope), self.typed(right, scope)),)
@@ -593,12 +591,10 @@ class LocalRenderer(Renderer[Dialect, Columns]):
     def unequal(self, left: Operand, right: Operand, scope: LocalScope) -> Text | bool:
         if isinstance(left, Const):
             left, right = right, left
-        typed = self.typed(left, scope)
-        if not isinstance(right, Const):
-            return (self.dialect.unequal(typed, self.typed(right, scope)),)
-        family = typed.family if typed.family in NATIVE else Family.TEXT
-        shown = self.dialect.constant(right.id, family)
-        return shown is None or (self.dialect.unequal(typed, Typed(shown, family, is_normal=True)),)
+        if isinstance(right, Const):
+            found = self.among(left, (right.id,), scope)
+            return True if isinstance(found, bool) else ("NOT (", *found, ")")
+        return (self.dialect.unequal(self.typed(left, scope), self.typed(right, scope)),)
 
     def number(self, operand: Operand, scope: LocalScope) -> Text:
         return (operand.id if isinstance(operand, Const) else self.dialect.number(self.typed(operand, scope)),)

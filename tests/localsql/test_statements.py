@@ -1,5 +1,7 @@
 """What produced statements look like, where that decides whether a database can run them at all."""
 
+import json
+
 import pytest
 
 WAYS = [f"way{number}" for number in range(14)]
@@ -130,3 +132,51 @@ def test_a_recursion_over_tables_begins_from_an_id_that_nothing_mentions(api, ca
     caller_database.fresh("CREATE TABLE folders (id bigint); CREATE TABLE docs (id bigint, parent_id bigint)")
     caller_database.fill("folders", [(1,)])
     assert caller_database.run(f"SELECT id FROM folders WHERE {answer.json()['sql']}")[1] == folders
+
+
+ANY_OTHER_DOC = """
+actor User {}
+resource Folder { permissions = ["read"]; }
+resource Doc {}
+misses(u: User, d: Doc) if is_picky(u) and d != Doc{"1"};
+has_all(u: User, d: Doc) if is_known(u) and not misses(u, d);
+has_permission(u: User, "read", f: Folder) if is_folder(f) and has_all(u, d) and not is_locked(d);
+inside(d: Doc, d: Doc);
+inside(d: Doc, f: Doc) if is_in(d, e) and inside(e, f);
+below(d: Doc, d: Doc);
+below(d: Doc, f: Doc) if is_below(d, e) and below(e, f);
+is_apart(u: User, d: Doc) if is_picky(u) and not (inside(d, e) and below(d, e));
+has_permission(u: User, "see", f: Folder) if is_folder(f) and is_apart(u, d) and not is_locked(d);
+"""
+DOC_TABLES = {
+    "is_folder(Folder:_)": "SELECT id FROM folders",
+    "is_locked(Doc:_)": "SELECT id FROM locks",
+    "is_picky(User:_)": "SELECT id FROM picky",
+    "is_in(Doc:_, Doc:_)": "SELECT id, id FROM locks",
+}
+
+
+@pytest.mark.parametrize("stored", ["", "is_locked(Doc:_)", "is_in(Doc:_, Doc:_)"])
+def test_an_id_that_nothing_mentions_equals_itself_only(api, caller_database, stored):
+    """The picky miss all documents but 1, which is locked; and every document is inside and below itself."""
+    assert api.post("/policy", {"src": ANY_OTHER_DOC}).status_code == 200
+    facts = [{"predicate": "is_known", "args": [{"type": "User", "id": "alice"}]}]
+    facts += [{"predicate": "is_locked", "args": [{"type": "Doc", "id": "1"}]}] if "locked" in stored else []
+    assert api.post("/batch", [{"inserts": facts}]).status_code == 200
+    caller_database.fresh(
+        "CREATE TABLE folders (id bigint); CREATE TABLE locks (id varchar(9)); CREATE TABLE picky (id varchar(9))"
+    )
+    caller_database.fill("folders", [(1,)])
+    caller_database.fill("locks", [("1",), ("",)])
+    bindings = {"facts": {key: {"query": query} for key, query in DOC_TABLES.items() if key != stored}}
+    bindings |= {"dialect": caller_database.dialect, "sql_types": {"Folder": "bigint"}}
+
+    def ask(action: str) -> list[tuple]:
+        query = {"actor_type": "User", "actor_id": "alice", "action": action, "resource_type": "Folder"}
+        body = {"query": {**query, "context_facts": []}, "column": "id", "data_bindings": json.dumps(bindings)}
+        condition = api.post("/list_query", body).json().get("sql", "NULL")
+        return caller_database.run(f"SELECT id FROM folders WHERE {condition}")[1]
+
+    assert (ask("read"), ask("see")) == ([(1,)], [])
+    caller_database.fill("picky", [("alice",)])
+    assert (ask("read"), ask("see")) == ([], [])
