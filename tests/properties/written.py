@@ -157,6 +157,23 @@ may(a: Actor, r: String, f: Folder) if not barred(a) or not odd(r) or (shared(f)
 has_permission(u: User, "p0", f: Folder) if free(u, f) and not trusted(u);
 has_role(u: User, r: String, f: Folder) if may(u, r, f);
 """,
+    "some thing that nothing mentions": """
+misses(u: User, d: Folder) if picky(u) and d != Folder{"1"};
+has_all(u: User, d: Folder) if known(u) and not misses(u, d);
+spares(u: User, d: Folder) if known(u) and not (misses(u, d) and not spared(d));
+has_permission(u: User, "p0", f: Folder) if open(f) and has_all(u, d) and not locked(d);
+has_permission(u: User, "p1", f: Folder) if open(f) and spares(u, d) and not not locked(d);
+""",
+    "two ways from what nothing mentions": """
+inside(d: Folder, d: Folder);
+inside(d: Folder, f: Folder) if near(d, e) and inside(e, f);
+below(d: Folder, d: Folder);
+below(d: Folder, f: Folder) if has_relation(d, "parent", e) and below(e, f);
+apart(u: User, d: Folder) if known(u) and not (inside(d, e) and below(d, e));
+alone(u: User, d: Folder) if known(u) and not (inside(d, e) and e != Folder{"1"} and not inside(e, Folder{"2"}));
+has_permission(u: User, "p0", f: Folder) if open(f) and apart(u, d) and not locked(d);
+has_permission(u: User, "p1", f: Folder) if open(f) and alone(u, d) and not locked(d);
+""",
 }
 
 
