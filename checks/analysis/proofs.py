@@ -14,14 +14,14 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import partial, reduce
 from operator import or_
 from typing import NamedTuple
 
 from policy.rules.changes import ArgumentSet, AtomSet, are_within, atom_set, narrowed, term_set
 from policy.rules.components import Components, reachable
-from policy.rules.flatten import PredicateKey, atoms_of, is_made_here, key_of, terms_of
-from policy.rules.program import TYPED, Atom, Compare, Literal, Not, Now, Program, Rule, Term, Var
+from policy.rules.flatten import PredicateKey, atoms_of, is_made_here, key_of, terms_of, variables_in
+from policy.rules.program import TYPED, Atom, Compare, Literal, Not, Now, Program, Rule, Term, Var, types_of
 from policy.values import INTEGER, PRIMITIVES, Value
 
 MOST_GOALS = 60  # of one predicate in a slice; beyond that a single goal stands for all of its atoms
@@ -55,6 +55,15 @@ class SlicedRule:
     def own(self) -> set[Var]:
         """Return the variables that are not in the head."""
         return self.slots.keys() - set(self.head.args)
+
+    @property
+    def apart(self) -> list[AtomSet]:
+        """Return the goals of calls that share no actor or resource with the head, or with calls that do."""
+        types = partial(term_set, known=self.slots)
+        ties = [{term for term in call.terms if not types(term).types <= {*PRIMITIVES}} for call in self.calls]
+        starts = [*self.head.args, *(term for tie in ties for term in tie if isinstance(term, Value))]
+        near = reachable(starts, lambda term: [each for tie in ties if term in tie for each in tie])
+        return [call.goal for call, tie in zip(self.calls, ties) if tie.isdisjoint(near)]
 
     def count(self, names: Iterable[Var]) -> Bound:
         return counted(self.slots[name] for name in names)
@@ -145,13 +154,13 @@ def _plain(program: Program) -> Program:
 
 def _parted(rule: Rule, name: str) -> Iterator[Rule]:
     """Yield the rule and its helper rules. What no value can make true, since a variable has no type, is not denied."""
+    types = partial(types_of, types=rule.types)
     body: list[Literal] = [
-        each for each in rule.body
-        if not isinstance(each, Not) or all(rule.types[term] for term in each.atom.args if isinstance(term, Var))
-    ]  # fmt: skip
+        each for each in rule.body if not (isinstance(each, Not) and frozenset() in map(types, each.atom.args))
+    ]
     uses = Counter(term for literal in (rule.head, *body) for term in set(terms_of(literal)))
     for place, literal in enumerate(body):
-        variables = [term for term in dict.fromkeys(terms_of(literal)) if isinstance(term, Var)]
+        variables = dict.fromkeys(variables_in(literal))
         outer = tuple(term for term in variables if uses[term] > 1)
         if isinstance(literal, Not) and len(outer) < len(variables):
             head = Atom(f"{name}.{place}", outer)
@@ -159,20 +168,6 @@ def _parted(rule: Rule, name: str) -> Iterator[Rule]:
             yield Rule(head, (literal.atom,), {each: rule.types[each] for each in variables})
     used = {term for literal in (rule.head, *body) for term in terms_of(literal)}
     yield replace(rule, body=tuple(body), types={each: types for each, types in rule.types.items() if each in used})
-
-
-def apart(part: Slice) -> set[AtomSet]:
-    """Return the goals that share no actor or resource with the goals that lead to them, and all that these call."""
-    return set(reachable([goal for rule in part.all_rules for goal in _apart(rule)], part.called))
-
-
-def _apart(rule: SlicedRule) -> list[AtomSet]:
-    ties = [
-        {term for term in call.terms if not term_set(term, rule.slots).types <= {*PRIMITIVES}} for call in rule.calls
-    ]
-    starts = [*rule.head.args, *(term for tie in ties for term in tie if isinstance(term, Value))]
-    near = reachable(starts, lambda term: [each for tie in ties if term in tie for each in tie])
-    return [call.goal for call, tie in zip(rule.calls, ties) if tie.isdisjoint(near)]
 
 
 # ---- Values that no fact has -----------------------------------------------------------------------------------------
@@ -188,15 +183,14 @@ def isolation(slices: Iterable[Slice]) -> Bound:
     for part in slices:
         heads: set[tuple[PredicateKey, int]] = set()  # arguments of heads that their rules may not bind
         size = -1
-        while size != len(heads):
+        while size < len(heads):
             size = len(heads)
-            for rule in part.all_rules:
-                unbound = _unbound(rule, heads)
-                heads |= {(key_of(rule.head), place) for place, term in enumerate(rule.head.args) if term in unbound}
-        for rule in part.all_rules:
-            unbound = _unbound(rule, heads)
-            asked = rule.count(unbound & rule.own)
-            found |= Counter({name: number for name, number in rule.count(unbound).items() if name in asked})
+            unbound = [(rule, _unbound(rule, heads)) for rule in part.all_rules]
+            for rule, names in unbound:
+                heads |= {(key_of(rule.head), place) for place, term in enumerate(rule.head.args) if term in names}
+        for rule, names in unbound:
+            asked = rule.count(names & rule.own)
+            found |= Counter({name: number for name, number in rule.count(names).items() if name in asked})
     return found
 
 
@@ -229,14 +223,9 @@ def _unbound(rule: SlicedRule, heads: set[tuple[PredicateKey, int]]) -> set[Var]
 #   canonical database of A. K. Chandra and P. M. Merlin, Optimal implementation of conjunctive queries, 1977.)
 
 _MOST_MATCHES = 100  # looked at for one pair of rules
-
-
-class Contained(NamedTuple):
-    """That all atoms of a goal, as one of two slices derives it, are atoms of another goal as the other one does."""
-
-    side: int  # the slice of the first goal
-    goal: AtomSet
-    wider: AtomSet
+Contained = tuple[
+    int, AtomSet, AtomSet
+]  # atoms of a goal, as this slice derives it, are the other one's of the other goal
 
 
 def is_contained(*sides: Slice) -> bool:
@@ -254,7 +243,7 @@ def is_contained(*sides: Slice) -> bool:
             proofs[pair] = [{way for each in others for way in _ways(side, each, rule)} for rule in rules]
         return {each for ways in proofs[pair] for way in ways for each in way}
 
-    start = Contained(0, sides[0].goal, sides[1].goal)
+    start = 0, sides[0].goal, sides[1].goal
     assumed = set(reachable([start], following))
     while refuted := {pair for pair in assumed if not all(any(map(assumed.issuperset, ways)) for ways in proofs[pair])}:
         assumed -= refuted
@@ -280,7 +269,7 @@ def _contained(side: int, wanted: SlicedCall, each: SlicedCall) -> Contained | N
     names = {wanted.goal.predicate, each.goal.predicate}  # which helper predicates they call does not matter
     if wanted.is_not != each.is_not or not (len(names) == 1 or all(map(is_made_here, names))):
         return None
-    return Contained(1 - side, wanted.goal, each.goal) if each.is_not else Contained(side, each.goal, wanted.goal)
+    return (1 - side, wanted.goal, each.goal) if each.is_not else (side, each.goal, wanted.goal)
 
 
 def _matched(general: Sequence[Term], terms: Sequence[Term], by: Mapping[Term, Term]) -> dict[Term, Term] | None:
@@ -302,50 +291,46 @@ def _fits(by: Mapping[Term, Term], general: SlicedRule, rule: SlicedRule) -> boo
     )
 
 
-class Unbounded(Exception):
-    """There is no bound, or none is known."""
-
-
 def bound_of(*slices: Slice) -> Bound | None:
     """Return how many ids of each type are enough to make one goal true and another false; None if unknown."""
     operators = {each.operator for part in slices for rule in part.all_rules for each in rule.compares}
     if isolation(slices)[INTEGER] and operators & TYPED.keys():
         return None  # numbers that no fact mentions lie between those that facts mention: leaving facts out adds some
-    found = counted(slices[0].goal.args)
+    found = counted(slices[0].goal.args) + Counter({INTEGER: any(part.reads_time for part in slices)})
     try:
         for part, is_true in zip(slices, (True, False)):
             found += _ids_of(part, is_true)
-    except (Unbounded, RecursionError):
+    except (OverflowError, RecursionError):
         return None
-    if any(part.reads_time for part in slices):
-        found[INTEGER] += 1
     return found
 
 
 def _ids_of(part: Slice, is_true: bool) -> Bound:
-    """Count ids for the slice's goal to be true, or false."""
+    """Count ids for the slice's goal to be true, or false; raise `OverflowError` if there is no bound."""
     components = Components(part.called)
     known: dict[tuple[AtomSet, bool, bool], Bound] = {}
 
     def of_goal(goal: AtomSet, is_true: bool, is_scoped: bool) -> Bound:
         """`is_scoped`: within the scope of a "for all"."""
-        is_recursive = components.number(goal) is not None
-        if is_recursive and is_true:
-            raise Unbounded
-        key = (goal, is_true, is_scoped or is_recursive)
-        if key not in known:
-            known[key] = Counter()  # of a recursive goal, every part must be empty
-            each = [of_body(rule, *key[1:]) for rule in part.rules[goal]]
-            known[key] = reduce(or_, each, Counter()) if is_true else sum(each, Counter())
-        return known[key]
-
-    def of_body(rule: SlicedRule, is_true: bool, is_scoped: bool) -> Bound:
-        """Count for the body to be true with some values of the rule's own variables, or false with all."""
-        own = rule.count(rule.own)
-        if own and is_true and is_scoped:
-            raise Unbounded
-        is_within = is_scoped or (not is_true and bool(rule.own))
-        found = [of_goal(call.goal, is_true != call.is_not, is_within) for call in rule.calls]
-        return sum(found, own) if is_true else reduce(or_, found, Counter())
+        if components.number(goal) is not None:
+            if is_true:
+                raise OverflowError
+            is_scoped = True
+        key = goal, is_true, is_scoped
+        if key in known:
+            return known[key]
+        found: Bound = Counter()
+        known[key] = found  # of a recursive goal, every part must be empty
+        for rule in part.rules[goal]:
+            own = rule.count(rule.own)
+            if own and is_true and is_scoped:
+                raise OverflowError
+            is_within = is_scoped or (not is_true and bool(rule.own))
+            calls = [of_goal(call.goal, is_true != call.is_not, is_within) for call in rule.calls]
+            # Some rule's body is true, with some values of its own variables; or all are false, with all values.
+            needed: Bound = sum(calls, own) if is_true else reduce(or_, calls, Counter())
+            found = found | needed if is_true else found + needed
+        known[key] = found
+        return found
 
     return of_goal(part.goal, is_true, False)

@@ -3,27 +3,28 @@
 Answers are also texts, in which facts that were found are policy tests.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, count, zip_longest
+from math import inf
 from typing import NamedTuple, cast
 
 from django.utils.functional import SimpleLazyObject
 
-from checks.analysis.proofs import FACT, Slice, all_atoms, apart
+from checks.analysis.proofs import FACT, Slice, all_atoms
 from checks.analysis.search import (
     DECISIONS,
     ENOUGH,
     MOST_IDS,
     REQUEST_MEMORY,
     SECONDS,
+    UNKNOWN,
     AnswerSetProgram,
     Claim,
     Solver,
-    Verdict,
     Witness,
     fact_key,
     holds,
@@ -34,7 +35,7 @@ from checks.asking import run
 from checks.asking.advice import MaybeTyped, Unknown, Untyped, unknown_words
 from checks.asking.question import Question, check_predicate
 from checks.asking.run import in_memory
-from checks.asking.snapshot import Snapshot, fact_of_atom
+from checks.asking.snapshot import Snapshot
 from checks.explain.cases import ANY
 from facts.read import facts_about, facts_of
 from facts.wire import Fact, fact_to_json
@@ -49,7 +50,7 @@ from policy.publishing import AssertionOutcome, NamedPolicy
 from policy.rules import compile_text
 from policy.rules.changes import ArgumentSet, AtomSet, changed_rules, head_of, reached
 from policy.rules.components import reachable
-from policy.rules.program import Atom, Invariant, Program, Signature
+from policy.rules.program import Invariant, Program, Signature
 from policy.values import ACTOR, PRIMITIVES, RESOURCE, STRING, Value, quoted
 
 SAME, MORE, UNDECIDED = 0, 1, 2  # exit statuses of commands
@@ -72,18 +73,13 @@ def status_of(claims: Sequence[Claim]) -> int:
 
 def test_lines(witness: Witness, title: str, program: Program) -> Iterator[str]:
     """Yield a policy test with the facts, which passes by the program that is given."""
-    for signature in dict.fromkeys(fact_of_atom(fact).signature for fact in witness.facts):
+    for signature in dict.fromkeys(fact.signature for fact in witness.facts):
         if not program.accepts(signature.predicate, signature.types):
             yield f"# This policy does not accept such facts. Add: declare {signature};"
     if witness.is_timed:
         yield f"# At {short_text_of(witness.now)}: a test cannot set the time."
-    yield f"test {quoted(title)} {{"
-    if witness.facts:
-        yield "  setup {"
-        yield from (f"    {fact};" for fact in witness.facts)
-        yield "  }"
-    yield f"  assert {witness.atom};"
-    yield "}"
+    setup = ["  setup {", *(f"    {fact};" for fact in witness.facts), "  }"] if witness.facts else []
+    yield from [f"test {quoted(title)} {{", *setup, f"  assert {witness.atom};", "}"]
 
 
 # ---- comparing two policies ----------------------------------------------------------------------------------------
@@ -95,10 +91,6 @@ class Difference(NamedTuple):
     permission: str  # such as `read on Document`
     more: Claim
     less: Claim
-
-    @property
-    def is_found(self) -> bool:
-        return Verdict.FOUND in (self.more.verdict, self.less.verdict)
 
 
 def compared(old: Program, new: Program, solver: Solver, most: int = MOST_IDS) -> list[Difference]:
@@ -162,12 +154,9 @@ def _actions(atoms: AtomSet, resource: str, *programs: Program) -> Iterator[tupl
         yield "any action that is no String", ArgumentSet(no_names)
 
 
-def compared_policies(
-    old: NamedPolicy, new: NamedPolicy, seconds: float, allowed: Sequence[str]
-) -> tuple[list[str], int]:
-    """Compare two policies with names, for a command; return the lines of the report, and an exit status."""
-    with analysis(seconds) as solver:
-        found = compared(old[1], new[1], solver)
+def report(old: NamedPolicy, new: NamedPolicy, solver: Solver, allowed: Sequence[str] = ()) -> tuple[list[str], int]:
+    """Compare two policies with names; return lines, and the exit status of a command."""
+    found = compared(old[1], new[1], solver)
     status = status_of([each.more for each in found if each.permission not in allowed])
     lines = list(comparison_lines(found, old, new))
     if status:  # otherwise nothing depends on them
@@ -176,37 +165,42 @@ def compared_policies(
     return lines, status
 
 
+def compared_policies(
+    old: NamedPolicy, new: NamedPolicy, seconds: float, allowed: Sequence[str]
+) -> tuple[list[str], int]:
+    with analysis(seconds) as solver:
+        return report(old, new, solver, allowed)
+
+
 def compared_on_page(environment_id: int, text: str) -> list[str]:
     """Compare the active policy with a text."""
     old, new = active_program(environment_id) or compile_text(""), compile_text(text)
     with request_solver() as solver:
-        found = compared(old, new, solver)
-    return list(comparison_lines(found, ("the active policy", old), ("this policy", new)))
+        return report(("the active policy", old), ("this policy", new), solver)[0]
 
 
 def comparison_lines(found: Sequence[Difference], old: NamedPolicy, new: NamedPolicy) -> Iterator[str]:
     if not found:
         yield "No difference: the rules that decisions depend on are the same."
         return
-    for permission, *pair in found:
-        is_same = all(claim.verdict == Verdict.PROVED for claim in pair)
-        told = [
-            f"grants {word}" if claim.witness else f"not {word} ({claim.extent})"
-            for word, claim in zip(("more", "less"), pair)
-        ]
-        yield f"{permission}: {'the same (proved)' if is_same else '; '.join(told)}"
-        for claim, (name, program), (other, _) in zip(pair, (new, old), (old, new)):
+    tally: Counter[str] = Counter()
+    for permission, more, less in found:
+        pair = {"more": more, "less": less}
+        if all(claim.ids == inf for claim in pair.values()):
+            told = ["the same (proved)"]
+        else:
+            told = [f"grants {w}" if claim.witness else f"not {w} ({claim.extent})" for w, claim in pair.items()]
+        yield f"{permission}: {'; '.join(told)}"
+        for claim, (name, program), (other, _) in zip(pair.values(), (new, old), (old, new)):
             if claim.witness:
                 lines = test_lines(claim.witness, f"{permission}: allowed by {name}, not by {other}", program)
                 yield from (f"  {line}" for line in lines)
-    told = []
-    for word, side in zip(("more", "less"), ([each.more for each in found], [each.less for each in found])):
-        number = sum(claim.witness is not None for claim in side)
-        told.append(f"{number:,} {'grants' if number == 1 else 'grant'} {word}")
-    same = sum(each.more.is_enough and each.less.is_enough for each in found)
-    told.append(f"{same:,} without a difference")
-    if undecided := len(found) - same - sum(each.is_found for each in found):
-        told.append(f"{undecided:,} undecided")
+        is_same = more.is_enough and less.is_enough
+        tally.update([word for word in pair if pair[word].witness] or ["same" if is_same else "undecided"])
+    told = [f"{tally[word]:,} {'grants' if tally[word] == 1 else 'grant'} {word}" for word in ("more", "less")]
+    told.append(f"{tally['same']:,} without a difference")
+    if tally["undecided"]:
+        told.append(f"{tally['undecided']:,} undecided")
     yield f"{command.counted(len(found), 'permission')} compared: {', '.join(told)}."
 
 
@@ -219,19 +213,15 @@ def stated(program: Program, goal: str, condition: str = "") -> Claim:
     It is a predicate of its own: `claim_1(u: User, "read", d: Doc) if allow(u, "read", d) and (not ...)`.
     """
     head = _goal(goal)
-    if unknown := next((each for each in _unknown_in(program, head) if each.noun == "type"), None):
-        raise AuthzError(str(unknown))
     name = next(each for each in map("claim_{}".format, count(1)) if each not in program.predicates)
     unused = next(each for each in map("any{}_".format, count(1)) if each not in goal + condition)
-    terms, params = list[str](), list[str]()
-    for place, param in enumerate(head.params):
-        typed = f": {param.type.text}" if isinstance(param, ast.Parameter) else ""
-        term = print_term(param).removesuffix(typed)
-        terms.append(f"{unused}{place}" if term == "_" else term)
-        params.append(terms[-1] + typed)
+    types = [f": {each.type.text}" if isinstance(each, ast.Parameter) else "" for each in head.params]
+    written = [print_term(each).removesuffix(typed) for each, typed in zip(head.params, types)]
+    terms = [f"{unused}{place}" if term == "_" else term for place, term in enumerate(written)]
+    params = ", ".join(map("".join, zip(terms, types)))
     body = f"{head.predicate.text}({', '.join(terms)})" + (f" and ({condition})" if condition else "")
     try:
-        extended = compile_text(f"{program.source.text}\n{name}({', '.join(params)}) if {body};\n")
+        extended = compile_text(f"{program.source.text}\n{name}({params}) if {body};\n")
     except PolicyRejected as reason:
         raise AuthzError(f"the claim is not valid: {reason.problems[0].message}") from None
     for called in sorted(extended.predicates - program.predicates - {name}):
@@ -244,14 +234,13 @@ def stated(program: Program, goal: str, condition: str = "") -> Claim:
 def _goal(goal: str) -> ast.Head:
     reason, text = "", goal.strip().removesuffix(";")
     try:
-        items = parse(Source(f"{text};")).items
+        match parse(Source(f"{text};")).items:
+            case (ast.Rule(head=head, body=None),):
+                return head
     except PolicyRejected as rejected:
         problem = rejected.problems[0]
         # A message about the semicolon that was added here would name what the user did not write.
-        items, reason = (), ": it is incomplete" if problem.span.start >= len(text) else f": {problem.message}"
-    match items:
-        case (ast.Rule(head=head, body=None),):
-            return head
+        reason = ": it is incomplete" if problem.span.start >= len(text) else f": {problem.message}"
     raise AuthzError(f'`{goal}` is not a goal{reason}. Write it as `allow(u: User, "read", Document{{"plan"}})`.')
 
 
@@ -281,11 +270,13 @@ def _unknown_in(program: Program, goal: ast.Head) -> list[Unknown | Untyped]:
     return list(unknown_words(program, goal.predicate.text, words))
 
 
-def proof_lines(claim: Claim, goal: str, program: Program) -> Iterator[str]:
-    words = {Verdict.PROVED: "never by the rules: ", Verdict.NONE: "no counterexample by the rules: "}
-    yield f"{words.get(claim.verdict, '')}{claim.extent}{': these facts allow it' if claim.witness else ''}"
+def proof_lines(claim: Claim, goal: str) -> Iterator[str]:
     if claim.witness:
-        yield from test_lines(claim.witness, f"{goal} is possible", program)
+        yield f"{claim.extent}: these facts allow it"
+        yield from test_lines(claim.witness, f"{goal} is possible", claim.holds.program)
+    else:
+        told = f"{'never' if claim.ids == inf else 'no counterexample'} by the rules: " if claim.ids else ""
+        yield f"{told}{claim.extent}"
 
 
 def checked_never(program: Program, assertions: Sequence[Invariant]) -> list[AssertionOutcome]:
@@ -313,13 +304,13 @@ def _outcome(program: Program, assertion: Invariant, claim: Claim | str | None) 
         case str():
             return replace(outcome, message=claim)
         case Claim(witness=Witness(facts, atom)):
-            lines = [f"with {fact_of_atom(fact).noted}" for fact in facts] or ["with no facts"]
-            told = f"expected never, found {fact_of_atom(atom).noted}"
+            lines = [f"with {fact.noted}" for fact in facts] or ["with no facts"]
+            told = f"expected never, found {atom.noted}"
             return replace(outcome, message=told, too_much=True, explanation=lambda _: lines)
         case Claim(is_enough=True):
             extent = "; ".join([claim.extent, *map(str, _unknown_in(program, _goal(assertion.goal)))])
             return replace(outcome, passed=True, extent=extent)
-    extent = claim.extent if claim else Verdict.UNKNOWN.value
+    extent = claim.extent if claim else UNKNOWN
     return replace(outcome, message=f"not decided within {SECONDS:g} seconds: {extent}")
 
 
@@ -353,7 +344,7 @@ class Ways:
         return {"changes": changes, "notes": list(self.notes)}
 
 
-def ways(claim: Claim, stored: Sequence[Atom], solver: Solver, most: int = MOST_WAYS, now: int | None = None) -> Ways:
+def ways(claim: Claim, stored: Iterable[Fact], solver: Solver, most: int = MOST_WAYS, now: int | None = None) -> Ways:
     """Search for the smallest changes of facts after which a stated goal holds, over the stored facts given."""
     keys = {goal.key for goal in claim.holds.facts}
     before = {fact for fact in stored if fact_key(fact) in keys}
@@ -374,36 +365,35 @@ def ways(claim: Claim, stored: Sequence[Atom], solver: Solver, most: int = MOST_
                 changes = fewer if solver.left > 0 and holds(claim.holds, before ^ fewer, witness) else changes
             if not changes:
                 return Ways(notes=("already true",), holds=True)
-            ordered = sorted(changes, key=str)
-            parts = [[fact_of_atom(fact) for fact in ordered if (fact in before) == is_old] for is_old in (False, True)]
-            found.append(Way(*parts))
+            found.append(Way(sorted(changes - before, key=str), sorted(changes & before, key=str)))
             _exclude(found[-1], program)
     found.sort(key=lambda way: (sum(map(len, way)), str(way)))
-    none = f"no way by the rules{'' if claim.verdict == Verdict.PROVED else ' found'}: {claim.extent}"
+    none = f"no way by the rules{'' if claim.ids == inf else ' found'}: {claim.extent}"
     return Ways(found, () if found else (none,))
 
 
 def _exclude(way: Way, program: AnswerSetProgram) -> None:
     """Exclude further changes of the same kind: the same but for the ids of actors and resources, and new numbers."""
     kinds = []
-    for present, absent, facts in (("f", "s", way.insert), ("s", "f", way.delete)):
-        for fact in facts:
-            same = {each for each in fact.args if each.type in PRIMITIVES and each in program.numbers}
-            args = [each if each in same else frozenset((each.type,)) for each in fact.args]
-            terms, domains = program.any_of(AtomSet.of(fact.predicate, args).args)
-            atoms = [program.atom(prefix, fact_key(fact), terms) for prefix in (present, absent)]
-            kinds.append(f"kind{len(program.lines)}")
-            program.add(f"{kinds[-1]} :- {atoms[0]}, not {atoms[1]}, {domains}.")
+    for fact in (*way.insert, *way.delete):
+        same = {each for each in fact.args if each.type in PRIMITIVES and each in program.numbers}
+        args = [each if each in same else frozenset((each.type,)) for each in fact.args]
+        terms, domains = program.any_of(AtomSet.of(fact.predicate, args).args)
+        present, absent = (
+            program.atom(prefix, fact_key(fact), terms) for prefix in ("fs" if fact in way.insert else "sf")
+        )
+        kinds.append(f"kind{len(program.lines)}")
+        program.add(f"{kinds[-1]} :- {present}, not {absent}, {domains}.")
     program.add(f":- {', '.join(kinds)}.")
 
 
-def stored_around(session: Snapshot, claim: Claim) -> tuple[list[Atom], list[str]]:
+def stored_around(session: Snapshot, part: Slice) -> tuple[list[Fact], list[str]]:
     """Return stored facts that can matter to the goal and are connected with its values, and a note if not all.
 
     What rules ask of any value, as `not is_frozen(_)` does, is connected with nothing: these facts are returned, too.
     """
-    numbers = {each: number for each, number in session.numbers.items() if _is_met(each, claim.holds.facts)}
-    found: dict[Atom, None] = {}
+    numbers = {each: number for each, number in session.numbers.items() if _is_met(each, part.facts)}
+    found: dict[Fact, None] = {}
     is_whole = True
 
     def kept(read: Iterator[Fact]) -> list[Value]:
@@ -412,12 +402,12 @@ def stored_around(session: Snapshot, claim: Claim) -> tuple[list[Atom], list[str
         facts = list(read) if len(found) <= MOST_STORED else []
         is_whole = is_whole and len(facts) <= _OF_EACH
         facts = [fact for fact in facts if session.place_of(fact) is not None]
-        found.update(dict.fromkeys(Atom(fact.predicate, fact.args) for fact in facts))
+        found.update(dict.fromkeys(facts))
         return [arg for fact in facts for arg in fact.args if arg.type not in PRIMITIVES]
 
-    far = apart(claim.holds)
+    far = reachable([goal for rule in part.all_rules for goal in rule.apart], part.called)
     lonely = [facts_of({each: number}, _OF_EACH + 1) for each, number in numbers.items() if _is_met(each, far)]
-    starts = [value for value in sorted(claim.holds.values) if value.type not in PRIMITIVES]
+    starts = [value for value in sorted(part.values) if value.type not in PRIMITIVES]
     starts += (value for facts in lonely for value in kept(facts))
     reachable(starts, lambda value: kept(facts_about(numbers, value, _OF_EACH + 1)))
     stored = list(found)[:MOST_STORED]
@@ -426,8 +416,7 @@ def stored_around(session: Snapshot, claim: Claim) -> tuple[list[Atom], list[str
 
 
 def _is_met(signature: Signature, goals: Iterable[AtomSet]) -> bool:
-    facts = AtomSet.of(f"{FACT}{signature.predicate}", [frozenset((name,)) for name in signature.types])
-    return any(map(facts.meets, goals))
+    return any(map(AtomSet.of_signature(replace(signature, predicate=f"{FACT}{signature.predicate}")).meets, goals))
 
 
 def ways_to_allow(session: Snapshot, question: Question) -> Ways:
@@ -438,9 +427,9 @@ def ways_to_allow(session: Snapshot, question: Question) -> Ways:
         return Ways(notes=("`*` stands for any value: ask about one value",))
     try:
         with request_solver() as solver:
-            claim = stated(session.program, str(Atom(predicate, values)))
-            stored, limits = stored_around(session, claim)
-            context = [Atom(fact.predicate, fact.args) for fact in session.context]
+            claim = Claim(Slice(session.program, AtomSet.of(predicate, values)), by_rules=True)
+            stored, limits = stored_around(session, claim.holds)
+            context = [replace(fact, expires_at=None) for fact in session.context]
             found = ways(claim, [*stored, *context], solver, now=session.now)
     except AuthzError as reason:
         return Ways(notes=(reason.message,))
@@ -449,14 +438,21 @@ def ways_to_allow(session: Snapshot, question: Question) -> Ways:
 
 # ---- What no fact can ever make matter: rules without effect, permissions that nobody can have ----------------------
 
-Notices = Iterator[tuple[Span, str, str]]  # what is said of a place, and how far it was searched; empty: it is not so
+Notices = Iterator[tuple[Span, str, Sequence[Claim]]]  # what is said of a place, if it stands with all of the claims
 
 
 def without_effect(program: Program, solver: Solver) -> tuple[list[Problem], bool]:
     """Return a notice for each part of the policy that has no effect, and whether there was time to check all parts."""
     found = []
-    for span, told, extent in chain(_roles(program), _permissions(program, solver), _rules(program, solver)):
-        found += [Problem(f"{told} ({extent})", span, severity="notice")] if extent else []
+    for span, told, claims in chain(_roles(program), _permissions(program), _rules(program)):
+        for claim in claims:
+            if solver.left > 0:
+                searched([claim], solver, claim.few)
+            if not claim.is_enough:
+                break
+        if claims and all(claim.is_enough for claim in claims):
+            extent = min(claims, key=lambda claim: claim.ids).extent
+            found.append(Problem(f"{told} ({extent})", span, severity="notice"))
         if solver.left <= 0:  # also what is proved without a search takes time
             break
     return sorted(found, key=lambda problem: problem.span.start), solver.left > 0
@@ -477,14 +473,15 @@ def _decisions(program: Program) -> list[AtomSet]:
 
 def _roles(program: Program) -> Notices:
     """Tell of the roles that no rule on which a decision depends asks for."""
-    asked = [goal for goal in Slice(program, *_decisions(program)).rules if goal.key == ("has_role", 3)]
+    decisions = Slice(program, *_decisions(program))
     everything = program.subtypes[ACTOR] | program.subtypes[RESOURCE]
     for block, name, span in _declared(program, "roles"):
         wanted = AtomSet.of("has_role", [everything, Value(STRING, name), program.subtypes[block]])
-        yield span, f'the role "{name}" grants nothing', "" if any(map(wanted.meets, asked)) else "proved"
+        if not any(map(wanted.meets, decisions.rules)):
+            yield span, f'the role "{name}" grants nothing', [Claim(decisions, ids=inf)]
 
 
-def _permissions(program: Program, solver: Solver) -> Notices:
+def _permissions(program: Program) -> Notices:
     """Tell of the permissions that nobody can have, and of those that everybody has who has another one."""
     decisions = [each for each in _decisions(program) if len(each.args) > _RESOURCE]
     granted: dict[str, dict[str, list[AtomSet]]] = defaultdict(dict)  # by block
@@ -492,35 +489,27 @@ def _permissions(program: Program, solver: Solver) -> Notices:
         slots = ArgumentSet.of([Value(STRING, name)]), ArgumentSet(program.subtypes[block])
         goals = [AtomSet(ALLOW, (each.args[0], *slots, *each.args[3:])) for each in decisions]
         claims = [Claim(Slice(program, goal), by_rules=True) for goal in goals]
-        yield span, f'nobody can have "{name}"', _nothing_against(claims, solver)
+        yield span, f'nobody can have "{name}"', claims
         if not any(claim.witness for claim in claims):
             continue
         for other, known in granted[block].items():
-            pairs = [both_ways(program, program, *pair, by_rules=True) for pair in zip(known, goals)]
-            if extent := _nothing_against([claim for pair in pairs for claim in pair], solver):
-                yield span, f'"{name}" is the same as "{other}"', extent
+            claims = [
+                claim for pair in zip(known, goals) for claim in both_ways(program, program, *pair, by_rules=True)
+            ]
+            yield span, f'"{name}" is the same as "{other}"', claims
+            if all(claim.is_enough for claim in claims):
                 break
         else:
             granted[block][name] = goals
 
 
-def _rules(program: Program, solver: Solver) -> Notices:
+def _rules(program: Program) -> Notices:
     """Tell of the rules without which every decision would be the same."""
     for origin in program.written:
         without = replace(program, rules=tuple(rule for rule in program.rules if rule.origin != origin))
         goals = [goal for _, goal in differing(program, without)]
         claims = [claim for goal in goals for claim in both_ways(program, without, goal, by_rules=True)]
-        yield origin, "this rule changes no decision", _nothing_against(claims, solver)
-
-
-def _nothing_against(claims: Sequence[Claim], solver: Solver) -> str:
-    """Return how far the claims were searched, if nothing was found against any of them; otherwise an empty text."""
-    for claim in claims:
-        if solver.left > 0:
-            searched([claim], solver, claim.few)
-        if not claim.is_enough:
-            return ""
-    return min(claims, key=lambda claim: claim.verdict == Verdict.PROVED).extent if claims else ""
+        yield origin, "this rule changes no decision", claims
 
 
 def deep_notices(program: Program, seconds: float) -> tuple[list[Problem], bool]:
@@ -540,10 +529,16 @@ class AnalysisCommand(command.PolicyCommand):
 
     def add_arguments(self, parser):
         super().add_arguments(parser)
-        parser.add_argument(
-            "--seconds", type=command.above_zero, default=SECONDS,
-            help="Time limit of the search (default: %(default)g).",
-        )  # fmt: skip
+        command.add_seconds(parser, "search")
+
+    def add_goal(self, parser, example):
+        parser.add_argument("goal", metavar="GOAL", help=f"For example `{example}`.")
+        parser.add_argument("--policy", default=command.ACTIVE, help=f"The policy: {POLICY} (default: active).")
 
     def environment_named(self, slug: str) -> str:
         return slug
+
+    def claim(self, environment: str, policy: str, goal: str, condition: str = "") -> Claim:
+        _, program = command.policy_named(environment, policy)
+        check_words(program, goal)
+        return stated(program, goal, condition)

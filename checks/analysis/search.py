@@ -8,24 +8,23 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
 from functools import cached_property
 from importlib.util import find_spec
 from itertools import count, islice, pairwise
+from math import inf
 from pathlib import Path
 from threading import Lock
-from typing import NamedTuple
 
 from checks.analysis.proofs import FACT, Bound, Slice, bound_of, is_contained, isolation
 from checks.asking import run
 from checks.asking.question import Asked, question_about
-from checks.asking.snapshot import FactsAlone, fact_of_atom
+from checks.asking.snapshot import FactsAlone
 from facts.wire import Fact
 from policy.errors import AuthzError
 from policy.rules.changes import ArgumentSet, AtomSet, head_of
 from policy.rules.flatten import PredicateKey, key_of
-from policy.rules.program import Atom, Now, Term, Types
-from policy.values import BOOLEAN, INTEGER, STRING, Value
+from policy.rules.program import Now, Term
+from policy.values import BOOLEAN, INTEGER, STRING, Value, quoted
 
 # ---- Slices of policies as an answer set program over a finite universe of values -----------------------------------
 #     has_role(actor, "reader", resource) if has_role(actor, "writer", resource);
@@ -44,6 +43,9 @@ STEP = 10  # between free numbers, unless they may be times
 TIME_STEP = 100_000_000  # seconds, about three years: a test with the numbers passes for a while
 DECISIONS = "allow", "has_permission"
 _UNLIKELY = {f"{FACT}{name}": 4 for name in DECISIONS}  # costs of facts that rules usually derive
+# The free ids of a type are used in their order: a solution with others is the same but for their names. Changes of
+# stored facts prefer few new ids.
+_ALIKE = ":- free(M,T), free(N,T), M < N, used(N), not used(M). #minimize { 1@1,fresh,N : used(N), free(N,_), stored }."
 
 
 class AnswerSetProgram:
@@ -53,23 +55,24 @@ class AnswerSetProgram:
         """Make the universe, with so many free ids of a type."""
         self.now = Value(INTEGER, str(now))
         self.is_timed = any(part.reads_time for part in slices)
-        known = {*constants, *(value for part in slices for value in part.values)}
-        known |= {self.now} if self.is_timed else set()
+        known = {*constants, *(value for part in slices for value in part.values), *[self.now] * self.is_timed}
         lonely = isolation(slices)
         free: list[Value] = []
         isolated: list[Value] = []
         for name in {value.type for value in known}.union(*(slot.types for part in slices for slot in part.slots)):
             taken = {value.id for value in known if value.type == name}
             found = _ids_of(name, taken, ids(name), lonely[name], TIME_STEP if self.is_timed else STEP)
-            for values, of_type in zip((free, isolated), found):
-                values += (Value(name, each) for each in of_type)
+            for values, more in zip((free, isolated), found):
+                values += (Value(name, each) for each in more)
         self.values = sorted({*known, *free, *isolated}, key=_order)
         self.numbers = {value: number for number, value in enumerate(self.values)}
         self.isolated = set(isolated)
-        self.alike = [each for each in free if each.type not in (INTEGER, BOOLEAN)]  # of a type, but for their names
-        self.lines: dict[str, None] = {}
+        self.lines: dict[str, None] = {_ALIKE: None}
         self.predicates: dict[PredicateKey, int] = {}
         self.domains: dict[tuple[int, ...], int] = {}
+        for each in free:
+            if each.type not in (INTEGER, BOOLEAN):
+                self.add(f"free({self.numbers[each]},{quoted(each.type)}).")
 
     @property
     def text(self) -> str:
@@ -81,8 +84,8 @@ class AnswerSetProgram:
     def atom(self, prefix: str, key: PredicateKey, terms: Iterable[object]) -> str:
         return applied(f"{prefix}{self.predicates.setdefault(key, len(self.predicates))}", terms)
 
-    def ground(self, prefix: str, fact: Atom) -> str:
-        return self.atom(prefix, fact_key(fact), [self.numbers[arg] for arg in fact_of_atom(fact).args])
+    def ground(self, prefix: str, fact: Fact) -> str:
+        return self.atom(prefix, fact_key(fact), [self.numbers[arg] for arg in fact.args])
 
     def any_of(self, slots: Sequence[ArgumentSet], in_facts: bool = False) -> tuple[list[str], str]:
         """Return a variable for each argument, and a body that says what it can be."""
@@ -117,18 +120,20 @@ class AnswerSetProgram:
 
     # ---- facts and the current time -----------------------------------------------------------------------
 
-    def chosen_facts(self, goal: AtomSet, never: Types) -> None:
-        """Let facts of a goal be chosen, except those with a last argument of some types.
-
-        Prefer as few changes as possible of the facts that are stored.
-        """
-        *others, last = goal.args
-        terms, body = self.any_of([*others, last.meet(ArgumentSet(last.types - never))], in_facts=True)
+    def chosen_facts(self, goal: AtomSet) -> None:
+        """Let facts of a goal be chosen. Prefer as few changes as possible of the facts that are stored."""
+        terms, body = self.any_of(goal.args, in_facts=True)
         true, stored = (self.atom(prefix, goal.key, terms) for prefix in "fs")
         self.add(f"{{ {true} : {body} }}.")
         cost = _UNLIKELY.get(goal.predicate, 1)
         self.add(f"#minimize {{ {cost}@1,{true} : {true}, not {stored}; 1@1,{stored} : {stored}, not {true} }}.")
         self.use(true, terms)
+
+    def stored_facts(self, stored: Iterable[Fact]) -> None:
+        """Let these facts be kept or deleted."""
+        self.add("stored.")
+        for fact in stored:
+            self.add(f"{self.ground('s', fact)}. {{ {self.ground('f', fact)} }}.")
 
     def use(self, atom: str, terms: Sequence[str]) -> None:
         """Make the atom, with variables as arguments, part of models, and its values used ones."""
@@ -136,25 +141,12 @@ class AnswerSetProgram:
         for term in terms:
             self.add(f"used({term}) :- {atom}.")
 
-    def stored_facts(self, stored: Iterable[Atom]) -> None:
-        """Let stored facts be kept or deleted, and prefer few new ids."""
-        for fact in stored:
-            self.add(f"{self.ground('s', fact)}. {{ {self.ground('f', fact)} }}.")
-        for number in map(self.numbers.__getitem__, self.alike):
-            self.add(f"#minimize {{ 1@1,fresh,{number} : used({number}) }}.")
-
     def moment(self, later: bool) -> None:
         """Set the current time; with `later`, it may also be any later one."""
         if (now := self.numbers.get(self.now)) is not None:
             moments = [n for n, value in enumerate(self.values) if value.type == INTEGER and n > now] if later else []
             self.add(f"1 {{ now({';'.join(map(str, [now, *moments]))}) }} 1. #show now/1.")
             self.add(f"#minimize {{ 20@1,later : not now({now}); 5@1,now : used({now}) }}.")
-
-    def symmetry(self) -> None:
-        """Use the free ids of a type in their order: a solution with others is the same but for their names."""
-        for first, second in pairwise(self.alike):
-            if first.type == second.type:
-                self.add(f":- used({self.numbers[second]}), not used({self.numbers[first]}).")
 
 
 def _order(value: Value) -> tuple[object, ...]:
@@ -196,7 +188,7 @@ def _numbers(constants: list[int], free: int, isolated: int, most: int) -> tuple
     return map(str, found), map(str, lonely)
 
 
-def fact_key(fact: Atom | Fact) -> PredicateKey:
+def fact_key(fact: Fact) -> PredicateKey:
     return f"{FACT}{fact.predicate}", len(fact.args)
 
 
@@ -216,15 +208,11 @@ _SOLVER = Path(__file__).with_name("solver.py")
 _turn = Lock()
 
 
+Model = list[tuple[str, list[int]]]  # predicates and their arguments
+
+
 class AnalysisUnavailable(AuthzError):
     """The solver is not installed, or another thread is searching: there is one search per process at a time."""
-
-
-class SolverAnswer(NamedTuple):
-    """The best model found, its predicates and arguments; or None, and if the search was complete, there is none."""
-
-    model: list[tuple[str, list[int]]] | None = None
-    is_complete: bool = False
 
 
 @dataclass
@@ -257,11 +245,14 @@ class Solver:
     def left(self) -> float:
         return self.end - time.monotonic()
 
-    def solve(self, program: str, seconds: float) -> SolverAnswer:
-        """Search within some of the time that is left. A process that takes too much time or memory ends."""
+    def solve(self, program: str, seconds: float) -> tuple[Model | None, bool]:
+        """Return the best model found within some of the time that is left, and whether the search was complete.
+
+        A process that takes too much time or memory ends.
+        """
         seconds = min(seconds, self.left)
         if seconds <= 0:
-            return SolverAnswer()
+            return None, False
         if self._process is None:
             self._process = subprocess.Popen(  # noqa: S603 - our own program
                 [sys.executable, "-P", str(_SOLVER), str(self.memory), str(int(self.seconds) + 5)],
@@ -271,10 +262,11 @@ class Solver:
         try:
             self._process.stdin.write(json.dumps([program, seconds]).encode() + b"\n")
             self._process.stdin.flush()
-            return SolverAnswer(*json.loads(self._process.stdout.readline()))
+            model, is_complete = json.loads(self._process.stdout.readline())
+            return model, is_complete
         except (OSError, ValueError):
             self._kill()
-            return SolverAnswer()
+            return None, False
 
     def _kill(self) -> None:
         if self._process is not None:
@@ -290,19 +282,16 @@ def request_solver() -> Solver:
 # ---- claims and what is found about them ---------------------------------------------------------------------------
 
 
-class Verdict(Enum):
-    FOUND = "found"
-    PROVED = "proved"
-    NONE = "none found"  # with the ids searched
-    UNKNOWN = "unknown: the time or memory limit was reached first"  # nothing was searched completely
+FOUND, PROVED = "found", "proved"
+UNKNOWN = "unknown: the time or memory limit was reached first"  # nothing was searched completely
 
 
 @dataclass(frozen=True)
 class Witness:
     """Facts, and the goal's atom that they make true at the time `now`; `is_timed`: it may be false at others."""
 
-    facts: tuple[Atom, ...]
-    atom: Atom
+    facts: tuple[Fact, ...]
+    atom: Fact
     now: int
     is_timed: bool = False
 
@@ -312,28 +301,27 @@ class Claim:
     """That no facts make one slice's goal true and the other's false. Both are about the same values, except constants.
 
     `by_rules`: facts do not count that bypass rules, those of `allow` and `has_permission` for types of resources for
-    which rules derive these. The goal is shown with the predicate `shown`. `ids` tells up to how many ids of each type
-    the search was complete.
+    which rules derive these. The goal is shown with the predicate `shown`. There is no `witness` against the claim with
+    up to so many `ids` of each type; infinitely many: it is proved.
     """
 
     holds: Slice
     fails: Slice | None = None
     by_rules: bool = False
     shown: str = ""
-    verdict: Verdict = Verdict.UNKNOWN
-    ids: int = 0
+    ids: float = 0
     witness: Witness | None = None
 
     @property
     def is_enough(self) -> bool:
         """Return whether the search counts as one that found nothing."""
-        return self.verdict == Verdict.PROVED or (self.verdict == Verdict.NONE and self.ids >= ENOUGH)
+        return self.ids >= ENOUGH
 
     @property
     def extent(self) -> str:
-        if self.verdict == Verdict.NONE:
-            return f"none with up to {self.ids} {'id' if self.ids == 1 else 'ids'} of each type"
-        return self.verdict.value
+        if self.ids in (0, inf):
+            return PROVED if self.ids else FOUND if self.witness else UNKNOWN
+        return f"none with up to {self.ids} {'id' if self.ids == 1 else 'ids'} of each type"
 
     @property
     def slices(self) -> list[Slice]:
@@ -350,18 +338,18 @@ class Claim:
         return max(ENOUGH, *self.bound.values()) if self.bound else ENOUGH
 
     @property
-    def is_proved(self) -> bool:
-        """Return whether the rules show it, without a search."""
+    def is_evident(self) -> bool:
+        """Return whether the rules prove it, without a search."""
         return not self.holds.rules[self.holds.goal] or (self.fails is not None and is_contained(*self.slices))
 
-    def program(self, most: int, now: int, stored: Sequence[Atom] | None = None) -> AnswerSetProgram:
+    def program(self, most: int, now: int, stored: Sequence[Fact] | None = None) -> AnswerSetProgram:
         """Return the answer set program for at most so many ids of each type.
 
         With `stored` facts, it is about changes of these, now.
         """
         found = AnswerSetProgram(
             self.slices, lambda name: most if self.bound is None else min(most, self.bound[name]), now,
-            [value for fact in stored or () for value in fact_of_atom(fact).args],
+            [value for fact in stored or () for value in fact.args],
         )  # fmt: skip
         terms, body = found.any_of(self.holds.goal.args, in_facts=True)
         goal = applied("goal", terms)
@@ -370,41 +358,42 @@ class Claim:
         for prefix, operator, part in zip("pq", ("not ", ""), self.slices):
             found.rules(part, prefix)
             for fact in part.facts:
-                found.chosen_facts(fact, self._derived(fact) if self.by_rules else frozenset())
+                found.chosen_facts(self._counted(fact))
             own = [found.numbers[value] if value else term for term, value in zip(terms, part.goal.values)]
             found.add(f":- {goal}, {operator}{found.atom(prefix, part.goal.key, own)}.")
         if stored is not None:
             found.stored_facts(stored)
         found.moment(later=stored is None)
-        found.symmetry()
         return found
 
-    def _derived(self, fact: AtomSet) -> Types:
-        """Return the types of resources for which rules derive decisions, if the facts are such."""
-        name = fact.predicate.removeprefix(FACT)
-        rules = (part.program.rules_by_predicate.get((name, len(fact.args)), ()) for part in self.slices)
-        heads = [head_of(rule) for each in rules for rule in each if name in DECISIONS]
-        return frozenset().union(*(head.types[-1] for head in heads))
+    def _counted(self, facts: AtomSet) -> AtomSet:
+        """Return the facts that count: those of decisions only for types of resources for which no rule derives any."""
+        name = facts.predicate.removeprefix(FACT)
+        if not self.by_rules or name not in DECISIONS:
+            return facts
+        rules = (part.program.rules_by_predicate.get((name, len(facts.args)), ()) for part in self.slices)
+        derived = frozenset().union(*(head_of(rule).types[-1] for each in rules for rule in each))
+        *others, last = facts.args
+        return facts._replace(args=(*others, last.meet(ArgumentSet(last.types - derived))))
 
     def search(self, program: AnswerSetProgram, ids: int, solver: Solver, seconds: float) -> Witness | None:
         """Search for facts against the claim by its program for so many ids, and note what is found or how far."""
         model, is_complete = solver.solve(program.text, seconds)
         if model is not None:
-            self.verdict, self.witness = Verdict.FOUND, self.confirmed(model, program)
+            self.witness, self.ids = self.confirmed(model, program), 0
             return self.witness
         if is_complete:
-            is_proved = self.bound is not None and ids >= max(self.bound.values(), default=0)
-            self.verdict, self.ids = Verdict.PROVED if is_proved else Verdict.NONE, ids
+            self.ids = inf if self.bound is not None and ids >= max(self.bound.values(), default=0) else ids
         return None
 
-    def confirmed(self, model: Iterable[tuple[str, list[int]]], program: AnswerSetProgram) -> Witness:
+    def confirmed(self, model: Model, program: AnswerSetProgram) -> Witness:
         """Return what a model says, after the engine has confirmed it; raise `EngineDisagrees` if it does not."""
         names = {f"f{number}": predicate.removeprefix(FACT) for (predicate, _), number in program.predicates.items()}
         found = [(name, tuple(program.values[number] for number in numbers)) for name, numbers in model]
-        moment = next((row[0] for name, row in found if name == "now"), program.now)
-        (args,) = (row for name, row in found if name == "goal")
-        facts = sorted((Atom(names[name], row) for name, row in found if name in names), key=str)
-        atom = Atom(self.shown or self.holds.goal.predicate, args)
+        facts = sorted((Fact(names[name], args) for name, args in found if name in names), key=str)
+        others = dict(found)
+        (moment,) = others.get("now", (program.now,))
+        atom = Fact(self.shown or self.holds.goal.predicate, others["goal"])
         witness = Witness(tuple(facts), atom, int(moment.id), program.is_timed)
         for part, is_true in zip(self.slices, (True, False)):
             if holds(part, witness.facts, witness) != is_true:
@@ -420,27 +409,26 @@ class EngineDisagrees(AuthzError):
     """The engine answers otherwise than the solver: one of them is wrong."""
 
 
-def holds(part: Slice, facts: Iterable[Atom], witness: Witness) -> bool:
+def holds(part: Slice, facts: Iterable[Fact], witness: Witness) -> bool:
     """Ask the engine whether the goal's atom about the witness's values, except constants, holds over these facts."""
-    signatures = {fact: fact_of_atom(fact).signature for fact in facts}
-    accepted = [fact for fact, each in signatures.items() if part.program.accepts(each.predicate, each.types)]
-    session = FactsAlone.of_signatures(part.program, frozenset(signatures[fact] for fact in accepted)).over(accepted)
-    args = [only or arg for only, arg in zip(part.goal.values, fact_of_atom(witness.atom).args)]
+    accepted = [fact for fact in facts if part.program.accepts(fact.predicate, fact.signature.types)]
+    session = FactsAlone.of_signatures(part.program, frozenset(fact.signature for fact in accepted))
+    args = [only or arg for only, arg in zip(part.goal.values, witness.atom.args)]
     question = question_about(part.goal.predicate, [Asked(arg.type, (arg.id,)) for arg in args])
-    return replace(session, now=witness.now).holds(question)
+    return replace(session, context=accepted, now=witness.now).holds(question)
 
 
 def searched(claims: Sequence[Claim], solver: Solver, most: int = MOST_IDS) -> None:
     """Search for facts against each claim, with one more id in each round."""
     now, half = run.current_time(), solver.left / 2
     for claim in claims:
-        if solver.left > half and claim.is_proved:  # the other half is for the search
-            claim.verdict = Verdict.PROVED
-    waiting = [claim for claim in claims if claim.verdict != Verdict.PROVED]
+        if solver.left > half and claim.is_evident:  # the other half is for the search
+            claim.ids = inf
+    waiting = [claim for claim in claims if not claim.ids]
     for ids in range(1, most + 1):
         for place, claim in enumerate(waiting):
             if solver.left <= 0:
                 return
             share = solver.left if ids == 1 else max(solver.left / (len(waiting) - place) * 2, 0.5)
             claim.search(claim.program(ids, now), ids, solver, share)
-        waiting = [claim for claim in waiting if claim.verdict == Verdict.NONE and claim.ids == ids]
+        waiting = [claim for claim in waiting if claim.ids == ids]

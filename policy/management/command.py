@@ -371,9 +371,12 @@ def add_allow(parser: ArgumentParser) -> tuple[Action, Action]:
         "--allow", action="append", default=[], metavar="PERMISSION",
         help="A permission that may be granted more, such as `read on Document`. Repeatable.",
     )  # fmt: skip
-    return allow, parser.add_argument(
-        "--seconds", type=above_zero, default=10.0, help="Time limit of the comparison (default: %(default)g)."
-    )
+    return allow, add_seconds(parser, "comparison")
+
+
+def add_seconds(parser: ArgumentParser, what: str) -> Action:
+    told = f"Time limit of the {what} (default: %(default)g)."
+    return parser.add_argument("--seconds", type=above_zero, default=10.0, help=told)
 
 
 def policy_named(environment: str, policy: str) -> publishing.NamedPolicy:

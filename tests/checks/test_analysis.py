@@ -20,24 +20,23 @@ from checks.analysis.questions import (
     without_effect,
 )
 from checks.analysis.search import (
+    FOUND,
     MOST_IDS,
+    PROVED,
+    UNKNOWN,
     AnalysisUnavailable,
     Claim,
     EngineDisagrees,
     Solver,
-    SolverAnswer,
-    Verdict,
     Witness,
     searched,
 )
-from checks.asking.snapshot import fact_of_atom
 from checks.testing import run as run_tests
 from facts.wire import Fact
 from policy.errors import AuthzError
 from policy.models import PolicyVersion
 from policy.publishing import line_named
 from policy.rules import compile_text
-from policy.rules.program import Atom
 from policy.values import Value
 from tests.checks.conftest import fact, publish, store, url
 
@@ -66,6 +65,7 @@ resource Folder {
   "view" if "viewer" and not is_hidden(resource);
 }
 """
+NONE = "none with up to 3 ids of each type"
 LAXER = POLICY.replace(" and not is_locked(resource)", "")
 
 
@@ -75,9 +75,9 @@ def solver():
         yield found
 
 
-def differences(old: str, new: str, solver: Solver) -> dict[str, tuple[Verdict, Verdict]]:
+def differences(old: str, new: str, solver: Solver) -> dict[str, tuple[str, str]]:
     found = compared(compile_text(old), compile_text(new), solver, most=3)
-    return {each.permission: (each.more.verdict, each.less.verdict) for each in found}
+    return {each.permission: (each.more.extent, each.less.extent) for each in found}
 
 
 def proved(claim: Claim, solver: Solver, most: int = MOST_IDS) -> Claim:
@@ -89,8 +89,8 @@ def proved(claim: Claim, solver: Solver, most: int = MOST_IDS) -> Claim:
 
 
 def test_a_condition_less_grants_more_and_nothing_less(db, solver):
-    assert differences(POLICY, LAXER, solver) == {"write on Doc": (Verdict.FOUND, Verdict.PROVED)}
-    assert differences(LAXER, POLICY, solver) == {"write on Doc": (Verdict.PROVED, Verdict.FOUND)}
+    assert differences(POLICY, LAXER, solver) == {"write on Doc": (FOUND, PROVED)}
+    assert differences(LAXER, POLICY, solver) == {"write on Doc": (PROVED, FOUND)}
 
 
 def test_what_is_found_is_as_small_as_can_be_and_a_test_that_can_be_pasted(db, solver):
@@ -111,14 +111,14 @@ def test_the_order_and_names_of_rules_do_not_matter(db, solver):
         FOLDERS.replace('"viewer" if "viewer" on "parent";', "")
         + 'has_role(a: Actor, "viewer", f: Folder) if has_role(a, "viewer", up) and has_relation(f, "parent", up);'
     )
-    assert set(differences(FOLDERS, renamed, solver).values()) <= {(Verdict.PROVED, Verdict.PROVED)}
+    assert set(differences(FOLDERS, renamed, solver).values()) <= {(PROVED, PROVED)}
 
 
 def test_recursion_through_negation_of_facts_is_searched_and_not_called_proved(db, solver):
     other = FOLDERS.replace("not is_hidden(resource)", "not is_hidden(resource) and not is_gone(resource)").replace(
         '"viewer" if "viewer" on "parent";', '"viewer" if "viewer" on "parent" and not is_gone(resource);'
     )
-    assert differences(FOLDERS, other, solver) == {"view on Folder": (Verdict.PROVED, Verdict.FOUND)}
+    assert differences(FOLDERS, other, solver) == {"view on Folder": (PROVED, FOUND)}
     longer = (
         FOLDERS
         + """
@@ -126,7 +126,7 @@ def test_recursion_through_negation_of_facts_is_searched_and_not_called_proved(d
       has_role(u, "viewer", g) and has_relation(f, "parent", e) and has_relation(e, "parent", g) and not is_hidden(f);
     """
     )
-    assert differences(FOLDERS, longer, solver) == {"view on Folder": (Verdict.NONE, Verdict.PROVED)}
+    assert differences(FOLDERS, longer, solver) == {"view on Folder": (NONE, PROVED)}
 
 
 def test_policies_whose_rules_call_each_other_through_very_many_others_are_compared(db, solver):
@@ -135,7 +135,7 @@ def test_policies_whose_rules_call_each_other_through_very_many_others_are_compa
     old = f'{long} has_permission(u: User, "read", d: Doc) if p0(u, d);'
     new = f"{old} p150(u: User, d: Doc) if shares(u, d);"
     found = differences(old, new, solver)
-    assert list(found) == ["read on Doc"] and found["read on Doc"][0] == Verdict.FOUND
+    assert list(found) == ["read on Doc"] and found["read on Doc"][0] == FOUND
 
 
 def test_a_rule_with_many_calls_of_one_predicate_is_proved_to_require_no_less_than_with_one_more(db, solver):
@@ -148,7 +148,7 @@ def test_a_rule_with_many_calls_of_one_predicate_is_proved_to_require_no_less_th
     """
     ((_, goal),) = differing(compile_text(old), compile_text(old.replace(" and owns(u, d)", "")))
     claim, _ = both_ways(compile_text(old), compile_text(old.replace(" and owns(u, d)", "")), goal)
-    assert claim.is_proved
+    assert claim.is_evident
 
 
 def test_only_permissions_that_changed_rules_reach_are_searched(db):
@@ -162,7 +162,7 @@ def test_numbers_and_times_between_below_and_above_the_constants(db, solver):
     has_permission(u: User, "read", d: Doc) if uses(u, n) and n < 10 and owns(u, d);
     """
     found = compared(compile_text(quota), compile_text(quota.replace("n < 10", "n <= 10")), solver)
-    assert str(found[0].more.witness.facts[1]) == 'uses(User{"user1"}, 10)' and found[0].less.verdict == Verdict.PROVED
+    assert str(found[0].more.witness.facts[1]) == 'uses(User{"user1"}, 10)' and found[0].less.extent == PROVED
     timed = quota.replace("n < 10", "@current_unix_time < n")
     (late,) = compared(compile_text(timed), compile_text(timed.replace("< n", "<= n")), solver)
     assert late.more.witness.is_timed
@@ -188,10 +188,10 @@ def test_a_head_has_the_values_that_calls_ask_about(db, solver):
     has_permission(u: User, "read", d: Doc) if size(d, n) and few(n) and owns(u, d);
     """
     never = 'allow(u: User, "read", d: Doc)', "not owns(u, d)"
-    assert proved(stated(compile_text(policy), *never), solver).verdict == Verdict.PROVED
+    assert proved(stated(compile_text(policy), *never), solver).extent == PROVED
     of_any = policy.replace("size(d, n) and few(n)", "few(n) and not size(d, n)")
     found = proved(stated(compile_text(of_any), never[0], "size(d, 99)"), solver, 1)
-    assert found.verdict == Verdict.FOUND, "any other number is one"
+    assert found.extent == FOUND, "any other number is one"
 
 
 def test_none_for_one_value_is_less_than_none_for_any_two(db, solver):
@@ -201,7 +201,7 @@ def test_none_for_one_value_is_less_than_none_for_any_two(db, solver):
     has_permission(u: User, "read", d: Doc) if owns(u, d) and not follows(x, x);
     """
     two = one.replace("follows(x, x)", "follows(_x, _y)")
-    assert differences(one, two, solver) == {"read on Doc": (Verdict.PROVED, Verdict.FOUND)}
+    assert differences(one, two, solver) == {"read on Doc": (PROVED, FOUND)}
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_an_action_may_be_no_string(db, solver, action, permission):
     allow(u: User, {action}, d: Doc) if owns(u, d);
     """
     new = old.replace("if owns(u, d)", "if owns(u, d) and shares(u, d)")
-    assert differences(old, new, solver) == {permission: (Verdict.PROVED, Verdict.FOUND)}
+    assert differences(old, new, solver) == {permission: (PROVED, FOUND)}
 
 
 ACTIONS = """
@@ -234,12 +234,12 @@ def test_actions_of_two_types_are_both_compared(db, solver):
     """
     names = old.replace("says(u, a)", "u = u")
     assert differences(old, new, solver) == {
-        "any action that is no String on Doc": (Verdict.FOUND, Verdict.PROVED),
-        "any other action on Doc": (Verdict.FOUND, Verdict.PROVED),
+        "any action that is no String on Doc": (FOUND, PROVED),
+        "any other action on Doc": (FOUND, PROVED),
     }
     assert differences(names, new, solver) == {
-        "any action that is no String on Doc": (Verdict.FOUND, Verdict.PROVED),
-        "any other action on Doc": (Verdict.PROVED, Verdict.PROVED),
+        "any action that is no String on Doc": (FOUND, PROVED),
+        "any other action on Doc": (PROVED, PROVED),
     }
 
 
@@ -256,14 +256,14 @@ def test_a_number_and_a_name_that_look_the_same_are_two_actions(db, solver):
         """
         found = compared(compile_text(old), compile_text(new), solver)
         assert {each.permission for each in found} == {"5 on Doc"}
-        assert sorted(each.more.verdict.name for each in found) == ["FOUND", "PROVED"]
+        assert sorted(each.more.extent for each in found) == [FOUND, PROVED]
 
 
 @pytest.mark.parametrize("atom", ["allow()", "allow(u)"])
 def test_decisions_without_an_action_are_compared(db, solver, atom):
     old = f"{ACTIONS} {atom} if owns(u, d) and shares(u, d);"
     new = f"{ACTIONS} {atom} if owns(u, _);"
-    assert differences(old, new, solver) == {"any action": (Verdict.FOUND, Verdict.PROVED)}
+    assert differences(old, new, solver) == {"any action": (FOUND, PROVED)}
 
 
 def test_what_is_not_decided_is_not_counted_as_without_a_difference(db):
@@ -280,7 +280,7 @@ def test_no_permission_is_looked_at_when_the_time_of_a_comparison_is_over(db, mo
     monkeypatch.setattr(questions, "Slice", lambda *asked: looked_at.append(asked))
     with Solver(1e-9) as solver:
         (found,) = compared(compile_text(POLICY), compile_text(LAXER), solver)
-    assert (looked_at, found.more.verdict, found.less.verdict) == ([], Verdict.UNKNOWN, Verdict.UNKNOWN)
+    assert (looked_at, found.more.extent, found.less.extent) == ([], UNKNOWN, UNKNOWN)
 
 
 def test_a_list_binds_the_variable_of_a_not(db, solver):
@@ -289,7 +289,7 @@ def test_a_list_binds_the_variable_of_a_not(db, solver):
     has_permission(_: User, "read", d: Doc) if status in ["new", "old"] and has_status(d, status);
     """
     negated = status.replace("and has_status", "and not has_status")
-    assert differences(status, negated, solver) == {"read on Doc": (Verdict.FOUND, Verdict.FOUND)}
+    assert differences(status, negated, solver) == {"read on Doc": (FOUND, FOUND)}
 
 
 # ---- proving -------------------------------------------------------------------------------------------------------
@@ -300,9 +300,9 @@ def test_a_claim_is_proved_or_refuted(db, solver):
     only_writers = stated(
         program, 'allow(u: User, "write", d: Doc)', 'not (has_role(u, "writer", d) and not is_locked(d))'
     )
-    assert proved(only_writers, solver).verdict == Verdict.PROVED
+    assert proved(only_writers, solver).extent == PROVED
     found = proved(stated(program, 'allow(u: User, "read", d: Doc)', 'not has_role(u, "reader", d)'), solver)
-    assert found.verdict == Verdict.PROVED, "has_role follows from other roles too"
+    assert found.extent == PROVED, "has_role follows from other roles too"
     found = proved(stated(program, 'allow(u: User, "read", d: Doc)', 'not has_relation(d, "org", _)'), solver)
     assert [str(each) for each in found.witness.facts] == ['has_role(User{"user1"}, "reader", Doc{"doc1"})']
     assert str(found.witness.atom) == 'allow(User{"user1"}, "read", Doc{"doc1"})'
@@ -316,7 +316,7 @@ def test_permissions_that_only_facts_grant_are_considered(db, solver):
     for goal in ('allow(_: User, "open", f: File)', 'allow(_: User, "audit")'):
         found = proved(stated(program, goal, "is_sealed(f)" if "f:" in goal else ""), solver)
         assert found.witness.facts[0].predicate == "has_permission"
-    assert proved(stated(program, 'allow(_: User, "sell", _: Doc)'), solver).verdict == Verdict.PROVED
+    assert proved(stated(program, 'allow(_: User, "sell", _: Doc)'), solver).extent == PROVED
     assert "File" not in str([each.message for each in without_effect(program, solver)[0]])
 
 
@@ -324,14 +324,13 @@ def test_any_value_of_a_goal_is_no_variable_of_the_condition(db, solver):
     program = compile_text(POLICY.replace("not is_locked(resource)", "not has_left(actor)"))
     for name in ("other", "any_0", "any1_0"):
         found = proved(stated(program, 'allow(_: User, "write", _: Doc)', f"has_left({name})"), solver, 2)
-        assert found.verdict == Verdict.FOUND
+        assert found.extent == FOUND
 
 
 @pytest.mark.parametrize(
     ("goal", "unless", "told"),
     [
         ("allow(u: User", "", "is not a goal"),
-        ('allow(u: Nobody, "read", d: Doc)', "", "the policy has no type `Nobody`"),
         ('allow(u: User, "read", d: Doc)', "has_rol(u, d)", "no predicate `has_rol` (did you mean `has_role`?)"),
         ('allow(u: User, "read", d: Doc) if true', "", "is not a goal"),
         ('allow(u: User, "read", d: Doc)', "has_role(u", "the claim is not valid"),
@@ -425,6 +424,8 @@ def test_a_misspelled_word_is_refused_before_it_is_proved():
     check_words(program, 'allow(u: User, "read", d: Doc)')
     with pytest.raises(AuthzError, match=r"no action `raed` on Doc \(did you mean `read`\?"):
         check_words(program, 'allow(u: User, "raed", d: Doc)')
+    with pytest.raises(AuthzError, match=r"the policy has no type `Nobody`"):
+        check_words(program, 'allow(u: Nobody, "read", d: Doc)')
     with pytest.raises(AuthzError, match=r'`User:ann` is not a value in a goal. Write it as `User\{"ann"\}`.'):
         check_words(program, 'allow(User:ann, "read", d: Doc)')
 
@@ -483,9 +484,9 @@ def test_that_there_is_no_way_is_said_of_rules_since_a_fact_may_bypass_them(api)
 
 def test_ways_use_stored_facts_and_delete_what_forbids(db, solver):
     goal = stated(compile_text(POLICY), 'allow(User{"ann"}, "write", Doc{"plan"})')
-    writer = Atom("has_role", (Value("User", "ann"), Value("String", "writer"), Value("Doc", "plan")))
-    locked = Atom("is_locked", (Value("Doc", "plan"),))
-    assert ways(goal, [writer, locked], solver).ways == [Way([], [fact_of_atom(locked)])]
+    writer = Fact("has_role", (Value("User", "ann"), Value("String", "writer"), Value("Doc", "plan")))
+    locked = Fact("is_locked", (Value("Doc", "plan"),))
+    assert ways(goal, [writer, locked], solver).ways == [Way([], [locked])]
     assert ways(goal, [writer], solver).holds
 
 
@@ -493,12 +494,12 @@ def test_ways_have_no_change_that_is_not_needed(db, solver, monkeypatch):
     """Also of a model that is not the smallest, since there was no time to improve it."""
     goal = stated(compile_text(POLICY), 'allow(User{"ann"}, "write", Doc{"plan"})')
     plan, other = Value("Doc", "plan"), Value("Doc", "other")
-    writer, reader = (Atom("has_role", (Value("User", "ann"), Value("String", n), plan)) for n in ("writer", "reader"))
-    locked, elsewhere = Atom("is_locked", (plan,)), Atom("is_locked", (other,))
-    atom = Atom(goal.holds.goal.predicate, (Value("User", "ann"), Value("String", "write"), plan))
+    writer, reader = (Fact("has_role", (Value("User", "ann"), Value("String", n), plan)) for n in ("writer", "reader"))
+    locked, elsewhere = Fact("is_locked", (plan,)), Fact("is_locked", (other,))
+    atom = Fact(goal.holds.goal.predicate, (Value("User", "ann"), Value("String", "write"), plan))
     monkeypatch.setattr(search.Claim, "confirmed", lambda *_: Witness((writer, reader), atom, 0))
     (way, *_) = ways(goal, [locked, elsewhere], solver, 1).ways
-    assert way == Way([fact_of_atom(writer)], [fact_of_atom(locked)])
+    assert way == Way([writer], [locked])
 
 
 def test_a_way_may_have_a_number_that_a_larger_universe_has_not(db):
@@ -592,23 +593,23 @@ def test_what_only_a_subtype_uses_has_an_effect(db, solver):
 def test_a_program_that_is_too_large_is_ended_in_time():
     began = time.monotonic()
     with Solver(2.0) as solver:
-        assert solver.solve(LARGE, 1.0) == SolverAnswer(None, False)
+        assert solver.solve(LARGE, 1.0) == (None, False)
         process = solver._process
-        assert solver.solve("a.", 1.0).model is not None if solver.left > 0 else True
+        assert solver.solve("a.", 1.0)[0] is not None if solver.left > 0 else True
     assert process is None and solver._process is None
     assert time.monotonic() - began < 60
 
 
 def test_a_program_that_takes_too_much_memory_is_ended():
     with Solver(60.0, memory=2**27) as solver:
-        assert solver.solve(LARGE, 60.0) == SolverAnswer(None, False)
+        assert solver.solve(LARGE, 60.0) == (None, False)
 
 
 def test_one_search_at_a_time():
     with Solver(5.0), pytest.raises(AnalysisUnavailable, match="another analysis is running"), Solver(5.0):
         pass
     with Solver(5.0) as solver:
-        assert solver.solve("a. #show a/0.", 5.0).model == [["a", []]]
+        assert solver.solve("a. #show a/0.", 5.0)[0] == [["a", []]]
 
 
 def test_without_the_solver_it_says_what_installs_it(monkeypatch):

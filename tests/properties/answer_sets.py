@@ -13,11 +13,12 @@ import clingo
 
 from checks.analysis.proofs import Slice
 from checks.analysis.search import AnswerSetProgram
+from facts.wire import Fact
 from policy.language import ast
 from policy.language.source import Source
 from policy.rules import compile_policy
 from policy.rules.changes import AtomSet
-from policy.rules.program import Atom, Program
+from policy.rules.program import Program
 from policy.values import PRIMITIVES
 from tests.reference import Facts, Model, Row, World, unmentioned
 
@@ -45,7 +46,7 @@ def solved(program: Program, facts: list[tuple[str, Row]], world: World) -> Mode
     writer = AnswerSetProgram([part], lambda name: 0, int(world.now.id), {*world.everything, *mentioned})
     writer.rules(part, "p")
     for predicate, row in facts:
-        writer.add(f"{writer.ground('f', Atom(predicate, row))}.")
+        writer.add(f"{writer.ground('f', Fact(predicate, row))}.")
     writer.moment(later=False)
     names = {f"p{number}": key for key, number in writer.predicates.items() if key in keys}
     for name, (_, arity) in names.items():

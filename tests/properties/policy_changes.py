@@ -13,7 +13,7 @@ from random import Random
 from typing import Any
 
 from checks.analysis.questions import Difference, compared
-from checks.analysis.search import Solver, Verdict
+from checks.analysis.search import Solver
 from policy.language import ast
 from policy.language.source import PolicyRejected
 from policy.rules import compile_text
@@ -42,21 +42,19 @@ class Trial:
 
     @property
     def missed(self) -> str:
-        more, less = (
-            any(getattr(each, side).verdict == Verdict.FOUND for each in self.found) for side in ("more", "less")
-        )
+        more, less = (any(getattr(each, side).witness for each in self.found) for side in ("more", "less"))
         sides = (("more", self.gains > more), ("less", self.loses > less))
         return " ".join(name for name, is_missed in sides if is_missed)
 
     @property
     def is_found(self) -> bool:
-        return any(each.is_found for each in self.found)
+        return any(each.more.witness or each.less.witness for each in self.found)
 
     @property
-    def ids(self) -> int:
+    def ids(self) -> float:
         """Up to how many ids of each type nothing is missing; `IDS` or more if the comparison is complete."""
         sides = [side for each in self.found for side in (each.more, each.less)]
-        return min((side.ids for side in sides if side.verdict in (Verdict.NONE, Verdict.UNKNOWN)), default=IDS)
+        return min((side.ids for side in sides if not side.witness), default=IDS)
 
 
 def compare(base: Base, text: str, gains: bool = False, loses: bool = False, seconds: float = SECONDS) -> Trial:

@@ -41,7 +41,7 @@ def others(program: Program, rng: Random) -> Iterator[Program]:
 def test_a_proof_is_not_contradicted(seed):
     with Solver(120.0) as solver:
         for claim in claims_of(seed):
-            bound, is_contained = claim.bound, claim.is_proved
+            bound, is_contained = claim.bound, claim.is_evident
             needed = max(bound.values(), default=0) if bound is not None else None
             if not is_contained and (needed is None or needed > MOST):
                 continue
@@ -52,5 +52,5 @@ def test_a_proof_is_not_contradicted(seed):
 
 
 def is_found(claim: Claim, ids: int, solver: Solver) -> bool | None:
-    answer = solver.solve(claim.program(ids, 1_795_000_000).text, 20.0)
-    return answer.model is not None if answer.model is not None or answer.is_complete else None
+    model, is_complete = solver.solve(claim.program(ids, 1_795_000_000).text, 20.0)
+    return model is not None if model is not None or is_complete else None

@@ -2,11 +2,10 @@
 
 from typing import Any
 
-from checks.analysis import questions
-from checks.analysis.questions import MORE, POLICY, SAME, UNDECIDED, AnalysisCommand
+from checks.analysis.questions import MORE, MOST_WAYS, SAME, UNDECIDED, AnalysisCommand, analysis, stored_around, ways
 from checks.asking.snapshot import trial
-from policy.management.command import ACTIVE, at_least_one, environment_named, policy_named
-from policy.rules.program import Atom
+from facts.wire import Fact
+from policy.management.command import at_least_one, environment_named
 
 
 class Command(AnalysisCommand):
@@ -17,29 +16,25 @@ class Command(AnalysisCommand):
 
     def add_arguments(self, parser):
         super().add_arguments(parser)
-        parser.add_argument("goal", metavar="GOAL", help='For example `allow(User{"ann"}, "read", Document{"plan"})`.')
-        parser.add_argument("--policy", default=ACTIVE, help=f"The policy: {POLICY} (default: active).")
+        self.add_goal(parser, 'allow(User{"ann"}, "read", Document{"plan"})')
         parser.add_argument(
             "--with-stored", action="store_true",
             help="Start from the stored facts that are connected with the goal's values (default: no facts).",
         )  # fmt: skip
         parser.add_argument(
-            "--show", type=at_least_one, default=questions.MOST_WAYS, metavar="N",
-            help="Ways to print (default: %(default)s).",
-        )  # fmt: skip
+            "--show", type=at_least_one, default=MOST_WAYS, metavar="N", help="Ways to print (default: %(default)s)."
+        )
 
     def act(
         self, environment: str, *, goal: str, policy: str, with_stored: bool, seconds: float, show: int, **options: Any
     ) -> None:  # fmt: skip
-        _, program = policy_named(environment, policy)
-        questions.check_words(program, goal)
-        claim = questions.stated(program, goal)
-        stored, limits = list[Atom](), list[str]()
+        claim = self.claim(environment, policy, goal)
+        stored, limits = list[Fact](), list[str]()
         if with_stored:
-            with trial(environment_named(environment).pk, program, ()) as session:
-                stored, limits = questions.stored_around(session, claim)
-        with self.progress("searching"), questions.analysis(seconds) as solver:
-            found = questions.ways(claim, stored, solver, show)
+            with trial(environment_named(environment).pk, claim.holds.program, ()) as session:
+                stored, limits = stored_around(session, claim.holds)
+        with self.progress("searching"), analysis(seconds) as solver:
+            found = ways(claim, stored, solver, show)
         self.stdout.write("\n".join([*map(str, found.ways), *found.notes]))
         for limit in limits:
             self.stderr.write(f"warning: {limit}")

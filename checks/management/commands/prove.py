@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from checks.analysis.questions import POLICY, AnalysisCommand, analysis, check_words, proof_lines, stated, status_of
+from checks.analysis.questions import AnalysisCommand, analysis, proof_lines, status_of
 from checks.analysis.search import searched
-from policy.management.command import ACTIVE, policy_named
 
 
 class Command(AnalysisCommand):
@@ -15,19 +14,16 @@ class Command(AnalysisCommand):
 
     def add_arguments(self, parser):
         super().add_arguments(parser)
-        parser.add_argument("goal", metavar="GOAL", help='For example `allow(u: User, "read", d: Document)`.')
+        self.add_goal(parser, 'allow(u: User, "read", d: Document)')
         parser.add_argument(
             "--unless", default="", metavar="CONDITION",
             help='Condition in Polar under which it is allowed, e.g. `has_role(u, "reader", d)`. Other variables match'
             " any value.",
         )  # fmt: skip
-        parser.add_argument("--policy", default=ACTIVE, help=f"The policy: {POLICY} (default: active).")
 
     def act(self, environment: str, *, goal: str, unless: str, policy: str, seconds: float, **options: Any) -> None:
-        _, program = policy_named(environment, policy)
-        check_words(program, goal)
-        claim = stated(program, goal, unless and f"not ({unless})")
+        claim = self.claim(environment, policy, goal, unless and f"not ({unless})")
         with self.progress("searching"), analysis(seconds) as solver:
             searched([claim], solver)
-        self.stdout.write("\n".join(proof_lines(claim, goal, program)))
+        self.stdout.write("\n".join(proof_lines(claim, goal)))
         self.status = status_of([claim])
