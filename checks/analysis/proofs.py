@@ -12,9 +12,9 @@ calls; a role that is handed on from one resource to another becomes the roles t
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from functools import partial, reduce
+from functools import cached_property, partial, reduce
 from operator import or_
 from typing import NamedTuple
 
@@ -65,6 +65,12 @@ class SlicedRule:
         near = reachable(starts, lambda term: [each for tie in ties if term in tie for each in tie])
         return [call.goal for call, tie in zip(self.calls, ties) if tie.isdisjoint(near)]
 
+    def unbound(self, heads: Set[tuple[PredicateKey, int]]) -> set[Var]:
+        """Return the variables that may have any value, if calls bind none of these arguments of heads."""
+        calls = [call for call in self.calls if not call.is_not]
+        bound = {term for call in calls for place, term in enumerate(call.terms) if (call.goal.key, place) not in heads}
+        return {name for name, slot in self.slots.items() if slot.values is None and name not in bound}
+
     def count(self, names: Iterable[Var]) -> Bound:
         return counted(self.slots[name] for name in names)
 
@@ -93,6 +99,26 @@ class Slice:
     def values(self) -> set[Value]:
         """Return the constants of its rules and goals."""
         return {value for slot in self.slots for value in slot.values or ()}
+
+    @cached_property
+    def isolated(self) -> Bound:
+        """Return for each type how many values that no fact has one rule can tell apart.
+
+        A variable can have such a value unless something binds it: a fact, a list, a call whose rules all bind it.
+        Heads have such values only if a body asks about them: a goal is not asked about any.
+        """
+        heads: set[tuple[PredicateKey, int]] = set()  # arguments that their rules may not bind
+        size = -1
+        while size < len(heads):
+            size = len(heads)
+            unbound = [(rule, rule.unbound(heads)) for rule in self.all_rules]
+            for rule, names in unbound:
+                heads |= {(key_of(rule.head), place) for place, term in enumerate(rule.head.args) if term in names}
+        found: Bound = Counter()
+        for rule, names in unbound:
+            asked = rule.count(names & rule.own)
+            found |= Counter({name: number for name, number in rule.count(names).items() if name in asked})
+        return found
 
     def called(self, goal: AtomSet) -> list[AtomSet]:
         return [call.goal for rule in self.rules[goal] for call in rule.calls]
@@ -170,50 +196,16 @@ def _parted(rule: Rule, name: str) -> Iterator[Rule]:
     yield replace(rule, body=tuple(body), types={each: types for each, types in rule.types.items() if each in used})
 
 
-# ---- Values that no fact has -----------------------------------------------------------------------------------------
-
-
-def isolation(slices: Iterable[Slice]) -> Bound:
-    """Return for each type how many values that no fact has one rule can tell apart.
-
-    A variable can have such a value unless something binds it: a fact, a list, a call whose rules all bind it. Heads
-    have such values only if a body asks about them: a goal is not asked about any.
-    """
-    found: Bound = Counter()
-    for part in slices:
-        heads: set[tuple[PredicateKey, int]] = set()  # arguments of heads that their rules may not bind
-        size = -1
-        while size < len(heads):
-            size = len(heads)
-            unbound = [(rule, _unbound(rule, heads)) for rule in part.all_rules]
-            for rule, names in unbound:
-                heads |= {(key_of(rule.head), place) for place, term in enumerate(rule.head.args) if term in names}
-        for rule, names in unbound:
-            asked = rule.count(names & rule.own)
-            found |= Counter({name: number for name, number in rule.count(names).items() if name in asked})
-    return found
-
-
-def _unbound(rule: SlicedRule, heads: set[tuple[PredicateKey, int]]) -> set[Var]:
-    calls = [call for call in rule.calls if not call.is_not]
-    bound = {term for call in calls for place, term in enumerate(call.terms) if (call.goal.key, place) not in heads}
-    return {name for name, slot in rule.slots.items() if slot.values is None and name not in bound}
-
-
 # ---- Proofs that no facts make one goal true and another false, whatever their number -------------------------------
 # Containment: every rule for the first goal has a rule for the second that requires no more, as far as rules call. Then
-# a derivation of the first is a derivation of the second, also in recursion.
-#
-#     Y. Sagiv, Optimizing Datalog programs, 1987 (uniform containment; here only rule by rule)
+# a derivation of the first is a derivation of the second, also in recursion (Y. Sagiv, Optimizing Datalog programs,
+# 1987: uniform containment; here only rule by rule).
 #
 # A bound: how many ids of each type a counterexample needs at most. Unfolded, the rules for both goals are a formula of
 # first order logic about the facts. If it has the form "there are x1 … xn such that for all y1 … ym: …" (the class of
 # Bernays, Schönfinkel and Ramsey), and some facts satisfy it, then so do those among them that mention only x1 … xn and
-# constants of the policy. So n ids are enough, counted for each type apart as in many-sorted logic.
-#
-#     F. P. Ramsey, On a problem of formal logic, 1930
-#     R. Piskac, L. de Moura, N. Bjørner, Deciding effectively propositional logic using DPLL and substitution
-#     sets, 2010
+# constants of the policy. So n ids are enough, counted for each type apart as in many-sorted logic (R. Piskac, L. de
+# Moura, N. Bjørner, Deciding effectively propositional logic using DPLL and substitution sets, 2010).
 #
 # * The variables of a rule for what has to be true are an "x"; those of a rule for what has to be false are a "y".
 #   Under `not` it is the other way round.
@@ -223,9 +215,8 @@ def _unbound(rule: SlicedRule, heads: set[tuple[PredicateKey, int]]) -> set[Var]
 #   canonical database of A. K. Chandra and P. M. Merlin, Optimal implementation of conjunctive queries, 1977.)
 
 _MOST_MATCHES = 100  # looked at for one pair of rules
-Contained = tuple[
-    int, AtomSet, AtomSet
-]  # atoms of a goal, as this slice derives it, are the other one's of the other goal
+# That all atoms of a goal, as the slice with this number derives it, are atoms of another goal, as the other one does.
+Contained = tuple[int, AtomSet, AtomSet]
 
 
 def is_contained(*sides: Slice) -> bool:
@@ -294,7 +285,7 @@ def _fits(by: Mapping[Term, Term], general: SlicedRule, rule: SlicedRule) -> boo
 def bound_of(*slices: Slice) -> Bound | None:
     """Return how many ids of each type are enough to make one goal true and another false; None if unknown."""
     operators = {each.operator for part in slices for rule in part.all_rules for each in rule.compares}
-    if isolation(slices)[INTEGER] and operators & TYPED.keys():
+    if any(part.isolated[INTEGER] for part in slices) and operators & TYPED.keys():
         return None  # numbers that no fact mentions lie between those that facts mention: leaving facts out adds some
     found = counted(slices[0].goal.args) + Counter({INTEGER: any(part.reads_time for part in slices)})
     try:

@@ -8,14 +8,15 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from importlib.util import find_spec
 from itertools import count, islice, pairwise
 from math import inf
+from operator import or_
 from pathlib import Path
 from threading import Lock
 
-from checks.analysis.proofs import FACT, Bound, Slice, bound_of, is_contained, isolation
+from checks.analysis.proofs import FACT, Bound, Slice, bound_of, is_contained
 from checks.asking import run
 from checks.asking.question import Asked, question_about
 from checks.asking.snapshot import FactsAlone
@@ -56,7 +57,7 @@ class AnswerSetProgram:
         self.now = Value(INTEGER, str(now))
         self.is_timed = any(part.reads_time for part in slices)
         known = {*constants, *(value for part in slices for value in part.values), *[self.now] * self.is_timed}
-        lonely = isolation(slices)
+        lonely = reduce(or_, (part.isolated for part in slices))
         free: list[Value] = []
         isolated: list[Value] = []
         for name in {value.type for value in known}.union(*(slot.types for part in slices for slot in part.slots)):
@@ -87,10 +88,10 @@ class AnswerSetProgram:
     def ground(self, prefix: str, fact: Fact) -> str:
         return self.atom(prefix, fact_key(fact), [self.numbers[arg] for arg in fact.args])
 
-    def any_of(self, slots: Sequence[ArgumentSet], in_facts: bool = False) -> tuple[list[str], str]:
-        """Return a variable for each argument, and a body that says what it can be."""
+    def any_of(self, slots: Sequence[ArgumentSet]) -> tuple[list[str], str]:
+        """Return a variable for each argument of a fact, and a body that says what it can be."""
         terms = [f"X{place}" for place in range(len(slots))]
-        return terms, ", ".join(self.domain(slot, term, in_facts) for slot, term in zip(slots, terms))
+        return terms, ", ".join(self.domain(slot, term, in_facts=True) for slot, term in zip(slots, terms))
 
     def domain(self, slot: ArgumentSet, term: object, in_facts: bool = False) -> str:
         """Return the atom that the term is one of the slot's values, or of those that facts may have."""
@@ -122,7 +123,7 @@ class AnswerSetProgram:
 
     def chosen_facts(self, goal: AtomSet) -> None:
         """Let facts of a goal be chosen. Prefer as few changes as possible of the facts that are stored."""
-        terms, body = self.any_of(goal.args, in_facts=True)
+        terms, body = self.any_of(goal.args)
         true, stored = (self.atom(prefix, goal.key, terms) for prefix in "fs")
         self.add(f"{{ {true} : {body} }}.")
         cost = _UNLIKELY.get(goal.predicate, 1)
@@ -206,8 +207,6 @@ MOST_IDS = 12  # of a type, if there is no bound
 ENOUGH = 2  # ids of each type that a search must reach to count
 _SOLVER = Path(__file__).with_name("solver.py")
 _turn = Lock()
-
-
 Model = list[tuple[str, list[int]]]  # predicates and their arguments
 
 
@@ -281,7 +280,6 @@ def request_solver() -> Solver:
 
 # ---- claims and what is found about them ---------------------------------------------------------------------------
 
-
 FOUND, PROVED = "found", "proved"
 UNKNOWN = "unknown: the time or memory limit was reached first"  # nothing was searched completely
 
@@ -351,7 +349,7 @@ class Claim:
             self.slices, lambda name: most if self.bound is None else min(most, self.bound[name]), now,
             [value for fact in stored or () for value in fact.args],
         )  # fmt: skip
-        terms, body = found.any_of(self.holds.goal.args, in_facts=True)
+        terms, body = found.any_of(self.holds.goal.args)
         goal = applied("goal", terms)
         found.add(f"1 {{ {goal} : {body} }} 1.")
         found.use(goal, terms)
