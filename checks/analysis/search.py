@@ -207,7 +207,7 @@ MOST_IDS = 12  # of a type, if there is no bound
 ENOUGH = 2  # ids of each type that a search must reach to count
 _SOLVER = Path(__file__).with_name("solver.py")
 _turn = Lock()
-Model = list[tuple[str, list[int]]]  # predicates and their arguments
+AnswerSet = list[tuple[str, list[int]]]  # predicates and their arguments
 
 
 class AnalysisUnavailable(AuthzError):
@@ -244,7 +244,7 @@ class Solver:
     def left(self) -> float:
         return self.end - time.monotonic()
 
-    def solve(self, program: str, seconds: float) -> tuple[Model | None, bool]:
+    def solve(self, program: str, seconds: float) -> tuple[AnswerSet | None, bool]:
         """Return the best model found within some of the time that is left, and whether the search was complete.
 
         A process that takes too much time or memory ends.
@@ -384,7 +384,7 @@ class Claim:
             self.ids = inf if self.bound is not None and ids >= max(self.bound.values(), default=0) else ids
         return None
 
-    def confirmed(self, model: Model, program: AnswerSetProgram) -> Witness:
+    def confirmed(self, model: AnswerSet, program: AnswerSetProgram) -> Witness:
         """Return what a model says, after the engine has confirmed it; raise `EngineDisagrees` if it does not."""
         names = {f"f{number}": predicate.removeprefix(FACT) for (predicate, _), number in program.predicates.items()}
         found = [(name, tuple(program.values[number] for number in numbers)) for name, numbers in model]

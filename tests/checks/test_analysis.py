@@ -478,6 +478,8 @@ def test_that_there_is_no_way_is_said_of_rules_since_a_fact_may_bypass_them(api)
     asked = {"actor_type": "User", "actor_id": "ann", "action": "sell", "resource_type": "Doc", "resource_id": "plan"}
     answer = api.post("/explain", asked | {"would_allow": True}).json()
     assert answer["would_allow"] == {"changes": [], "notes": ["no way by the rules: proved"]}
+    of_no_type = api.post("/explain", asked | {"actor_type": "Nobody", "would_allow": True}).json()
+    assert of_no_type["would_allow"] == answer["would_allow"] and "no type `Nobody`" in str(of_no_type)
     api.post("/batch", [{"inserts": [fact("has_permission", "User:ann", "sell", "Doc:plan")]}])
     assert api.post("/authorize", asked).json() == {"allowed": True}
 
