@@ -124,7 +124,6 @@ FOLLOW: Any = None  # the `Follower` of `authz_project.server.follower`
 # ---- database ---------------------------------------------------------------------------------------
 
 STATEMENT_TIMEOUT = number("STATEMENT_TIMEOUT", 5)  # seconds
-PLANNING_TIMEOUT = number("PLANNING_TIMEOUT", 1)  # seconds of CPU time for a new kind of query
 WRITE_TIMEOUT = number("WRITE_TIMEOUT", 30)  # seconds
 
 

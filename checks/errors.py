@@ -129,7 +129,7 @@ class TooManySteps(TooComplex):
 
 class PlannedTooLong(TooComplex):
     def __init__(self, seconds: float):
-        super().__init__(f"{seconds:g} s of CPU time (PLANNING_TIMEOUT)")
+        super().__init__(f"{seconds:g} s of CPU time (a fifth of STATEMENT_TIMEOUT)")
 
 
 class NestedTooDeep(TooComplex):

@@ -50,7 +50,7 @@ from localsql.plan import CallerTables, ConstantRows, Execution, LocalBranch, Lo
 from localsql.render import TOP, DoesNotFit, Layouts, LocalRenderer, check_whole
 from policy.active import Seen
 from policy.core.clock import timeline
-from policy.core.config import settings
+from policy.core.config import planning_timeout
 from policy.errors import AuthzError
 from policy.publishing import Ignored
 from policy.rules.program import Atom, Program, Signature
@@ -272,7 +272,7 @@ def selected(asker: Asker, question: Question, bindings: str | None, columns: di
 
 
 def answered(asker: Asker, question: Question, text: str | None, render: RenderSql) -> LocalSql:
-    """Return the SQL for the query. Planning and rendering together must stay within PLANNING_TIMEOUT."""
+    """Return the SQL for the query. Planning and rendering together must stay within `planning_timeout`."""
     with run.question_time():
         bindings = bindings_from_text(text)
 
@@ -295,7 +295,7 @@ def answered(asker: Asker, question: Question, text: str | None, render: RenderS
                     raise
                 return LocalSql(sql, useful.unused, session.version, state.seen, warning), session.version
 
-        with clauses.bounded(settings.PLANNING_TIMEOUT):
+        with clauses.bounded(planning_timeout()):
             found = settled(asker, None, attempt)
             assert found is not None, "it is settled only if the version is the session's"
             return found
@@ -384,7 +384,7 @@ plans: PreparedCache[PreparedPlan] = shared_cache(1024)
 @lru_cache(maxsize=64)
 def _rules_of(policy: AskedPolicy) -> RuleSet:
     """Return a rule set for local SQL only: a rule set serves one thread at a time, and decisions have their own."""
-    return RuleSet(program_of(policy), patience=settings.PLANNING_TIMEOUT)
+    return RuleSet(program_of(policy), patience=planning_timeout())
 
 
 timeline.forgets(_rules_of.cache_clear)
@@ -412,7 +412,7 @@ def _prepared(key: StatementKey, outline: Outline, tables: CallerTables) -> Prep
 
 
 def _sql(shaped: Shaped, render: RenderSql) -> str:
-    """Return the SQL, rendered in the time that planning left of PLANNING_TIMEOUT."""
+    """Return the SQL, rendered in the time that planning left of `planning_timeout`."""
     asked = (shaped.key, frozenset((name, str(value)) for name, value in shaped.slots.items() if name != "now"))
     with _refused_for_a_while(asked):
         return _rendered(shaped, render)

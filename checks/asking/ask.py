@@ -61,7 +61,7 @@ from facts.numbering import Marks, Numbered, Numbering, latest_signature, marks_
 from facts.wire import Fact, FactPattern, by_signature
 from policy.active import Caller, Scope, Seen, caller_of_hash, program_of_version, versions
 from policy.core.clock import timeline
-from policy.core.config import settings
+from policy.core.config import planning_timeout, settings
 from policy.errors import AuthzError, KeyRefused, NotFound, Unavailable
 from policy.moments import Moment, check_known, seen_since
 from policy.rules.program import Program, Types
@@ -291,7 +291,7 @@ def rules_of(policy: AskedPolicy) -> RuleSet:
 
 
 def rules_of_program(program: Program) -> RuleSet:
-    return RuleSet(program, patience=settings.PLANNING_TIMEOUT, lock=DeadlineLock())
+    return RuleSet(program, patience=planning_timeout(), lock=DeadlineLock())
 
 
 timeline.forgets(rule_sets.clear)

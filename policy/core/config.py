@@ -28,7 +28,6 @@ DEFAULTS: dict[str, Any] = {
     "PUBLISH_ON_MIGRATE": True,  # False: `migrate` only says that the file differs
     "PERMISSIONS": {},  # Django's words for permissions -> actions
     "STATEMENT_TIMEOUT": 5.0,
-    "PLANNING_TIMEOUT": 1.0,
     "WRITE_TIMEOUT": 0.0,  # none but the application's
     "MAX_DELETE_MATCHES": 0,
     "HISTORY_DAYS": 0,
@@ -78,3 +77,8 @@ def _entry(name: str) -> Any:
 
 settings = _Settings()
 setting_changed.connect(settings.forget)
+
+
+def planning_timeout() -> float:
+    """Return how many seconds of CPU time the planning of a request may take; 0 is no limit."""
+    return float(settings.STATEMENT_TIMEOUT) / 5

@@ -335,7 +335,7 @@ def test_an_explanation_takes_no_longer_than_three_decisions_and_some(api, monke
     monkeypatch.setattr("checks.explain.explain.MORE", 60.0)
     whole = explain(api, "User:v", "p", "Doc:d")
     assert whole["obstacles"]
-    assert "PLANNING_TIMEOUT" not in str(whole)
+    assert "fifth of STATEMENT_TIMEOUT" not in str(whole)
 
 
 ENDLESS = {
@@ -378,7 +378,7 @@ def test_a_part_that_is_too_complex_to_plan_is_left_out(api, monkeypatch):
     monkeypatch.setattr("checks.explain.search._Questions.answers", refused)
     said = explain(api, "User:v", "p", "Doc:d")
     assert [each["kind"] for each in said["obstacles"]][-1] == "unexplained"
-    assert said["complete"] is False and "PLANNING_TIMEOUT" in said["message"]
+    assert said["complete"] is False and "fifth of STATEMENT_TIMEOUT" in said["message"]
 
 
 def test_the_terminal_says_that_an_explanation_is_not_complete(api, monkeypatch, capsys):

@@ -5,7 +5,8 @@ import time
 
 import pytest
 
-from checks.asking.ask import rule_sets
+from checks.asking import ask
+from checks.asking.ask import rule_sets, rules_of_program
 from checks.engine.compile import Root, Shape, compiled
 from checks.engine.rules.clauses import Call, Slot, Var, bounded, tick
 from checks.engine.rules.ruleset import RuleSet
@@ -40,7 +41,7 @@ def planned(rules: RuleSet, width: int = 0) -> float:
     """Processor time, in seconds, after which planning was refused."""
     gc.freeze()  # the garbage collector's time for what other tests keep would count
     started = time.thread_time()
-    with pytest.raises(PlannedTooLong, match=r"exceeds 0\.2 s of CPU time \(PLANNING_TIMEOUT\)"):
+    with pytest.raises(PlannedTooLong, match=r"exceeds 0\.2 s of CPU time \(a fifth of STATEMENT_TIMEOUT\)"):
         compiled(rules, shape(width), DIALECT, Known(lambda signature: 1))
     seconds = time.thread_time() - started
     gc.unfreeze()
@@ -52,6 +53,11 @@ def test_planning_ends_within_its_limit_and_is_not_begun_again():
     assert planned(rules) < 0.6
     assert planned(rules) < 0.05
     assert planned(rules, width=1) > 0.1  # another question
+
+
+def test_the_limit_is_a_fifth_of_the_time_of_a_request(settings):
+    settings.STATEMENT_TIMEOUT = 1
+    planned(rules_of_program(compile_source(Source(ENDLESS))))
 
 
 def test_what_was_refused_is_planned_again_after_a_while(monkeypatch):
@@ -67,8 +73,8 @@ def test_a_bound_inside_of_another_cannot_take_longer():
             tick()
 
 
-def test_others_are_answered_by_the_same_policy(api, settings):
-    settings.PLANNING_TIMEOUT = 0.2
+def test_others_are_answered_by_the_same_policy(api, monkeypatch):
+    monkeypatch.setattr(ask, "planning_timeout", lambda: 0.2)
     rule_sets.clear()
     publish(api, ENDLESS)
     near = [fact("near", f"{one}:1", f"{other}:2") for one in (*KINDS, "Doc") for other in (*KINDS, "User")]
@@ -76,6 +82,6 @@ def test_others_are_answered_by_the_same_policy(api, settings):
     refused = api.post("/authorize", about("User:ann", "Doc:1", action="read"))
     assert refused.status_code == 400
     message = refused.json()["message"]
-    assert "(PLANNING_TIMEOUT)" in message
+    assert "(a fifth of STATEMENT_TIMEOUT)" in message
     assert "the rule at line 7, `linked(x, z) if linked(x, y) and linked(y, z) and linked(z, x);`" in message
     assert api.post("/authorize", about("User:ann", "Doc:1", action="see")).json() == {"allowed": True}

@@ -50,7 +50,7 @@ def main() -> int:
     parser.add_argument("--large", action="store_true", help="ordinary policies of large applications, as well")
     parser.add_argument("--hard", action="store_true", help="policies that combine in many ways, as well")
     parser.add_argument("--database", choices=DIALECTS, default="sqlite")
-    parser.add_argument("--limit", type=float, default=1, help="PLANNING_TIMEOUT")
+    parser.add_argument("--limit", type=float, default=1, help="seconds of CPU time")
     parser.add_argument("--any-facts", action="store_true", help="random policies have facts of all kinds they accept")
     parser.add_argument("--worst", type=int, default=20, help="questions to print")
     options = parser.parse_args()
