@@ -1,13 +1,10 @@
 """What is measured once and not in a row: changes, chains of folders, starts, memory.
 
-    python -m tests.benchmarks.moments --facts 100000 --database sqlite
-
-Answers are checked here too; the targets are printed beside what was measured.
+`python -m tests.benchmarks.service --moments` prints the targets beside it. Answers are checked here too.
 """
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -17,21 +14,19 @@ from statistics import median
 import orjson
 
 from tests.benchmarks.clients import Clients, Request, request
-from tests.benchmarks.generate import BOSS, POLICY, Size
+from tests.benchmarks.generate import BOSS, POLICY
 from tests.benchmarks.kinds import asked, kinds, of
-from tests.benchmarks.served import Served, served
-from tests.benchmarks.service import Verdict, parsed, print_verdicts
+from tests.benchmarks.served import Served
 
+Verdict = tuple[str, str, bool]  # a target, what was measured, and whether it is met
 BATCH = 1000  # facts
 BATCHES = 10
 LENGTHS = (10, 100, 1000)  # of chains
 
 
-def main() -> int:
-    options = parsed()
-    with served(options.database, Size(options.facts)) as server:
-        measures = (loading, batches, chains, policy_changes, starts, memory)
-        return print_verdicts(verdict for each in measures for verdict in each(server))
+def moments(server: Served) -> Iterator[Verdict]:
+    for measure in (loading, batches, chains, policy_changes, starts, memory):
+        yield from measure(server)
 
 
 def allows(said: object) -> bool:
@@ -193,7 +188,3 @@ def memory(server: Served) -> Iterator[Verdict]:
     resident = max(each.rss for each in sizes) / 1e6
     said = f"{resident:,.0f} MB, {own:,.0f} of them its own"
     yield "resident memory of a worker <= 120 MB", said, resident <= 120
-
-
-if __name__ == "__main__":
-    sys.exit(main())

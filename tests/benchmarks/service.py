@@ -1,6 +1,7 @@
 """Every kind of question over HTTP, beside the empty view of the same server and the statement by hand.
 
     python -m tests.benchmarks.service --facts 100000 --database sqlite [--only "folders"] [--seconds 5]
+    python -m tests.benchmarks.service --moments
 
 Prints for one client and for four, each with a connection that stays open, how long answers take and how many there
 are in a second; and at the end what of the targets is met. The sides of a row take turns, so that what else the machine
@@ -8,6 +9,8 @@ does is on all of them. Every answer is compared with what the statement by hand
 
 The empty view trusts the key that it is sent; `confirmed` is one that has the database confirm it, as every answer of
 the product does: the difference is what the way to the database and back costs, whatever is asked there.
+
+The second measures changes, chains of folders, starts and memory instead.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from itertools import cycle
 from tests.benchmarks.clients import Asked, Clients, Request, request
 from tests.benchmarks.generate import Size
 from tests.benchmarks.kinds import Kind, kinds
+from tests.benchmarks.moments import Verdict, moments
 from tests.benchmarks.served import Served, served
 
 ROUNDS = 8
@@ -33,6 +37,8 @@ EMPTY = {"actor_type": "User", "actor_id": "user-1", "action": "read", "resource
 def main() -> int:
     asked = parsed()
     with served(asked.database, Size(asked.facts)) as server:
+        if asked.moments:
+            return print_verdicts(moments(server))
         stored = server.database.prepared("SELECT count(*) FROM authz_fact")({})[0][0]
         print(f"{stored:,} facts on {asked.database}, loaded at {stored / server.loading[0]:,.0f} facts/s")
         rows = list(measured(server, asked.only, asked.seconds))
@@ -46,6 +52,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--database", choices=("sqlite", "postgres"), default="sqlite")
     parser.add_argument("--only", default="", help="part of a question's name")
     parser.add_argument("--seconds", type=float, default=7.0, help="for each row of the table")
+    parser.add_argument("--moments", action="store_true", help="what is measured once and not in a row")
     return parser.parse_args()
 
 
@@ -163,7 +170,6 @@ def line(row: Row) -> str:
 # ---- targets -----------------------------------------------------------------------------------------------------
 
 ALSO = {"actions on a repository": "organisation", "actions on a document": "folders and groups"}
-Verdict = tuple[str, str, bool]
 
 
 def print_verdicts(verdicts: Iterable[Verdict]) -> int:
