@@ -20,24 +20,19 @@ from policy.values import STRING
 
 _REMEMBERED = 100_000
 
-_numbers: dict[tuple[int, Signature], int] = {}
-timeline.forgets(_numbers.clear)
+known_numbers: dict[tuple[int, Signature], int] = {}  # those that this process has seen
+timeline.forgets(known_numbers.clear)
 
 
 def signature_number(environment_id: int, signature: Signature, revision: int) -> int:
     """Return the signature's number in the environment. If it has none, assign one, as of the revision being made."""
     key = (environment_id, signature)
-    number = _numbers.get(key)
+    number = known_numbers.get(key)
     if number is None:
         number = _read(environment_id, signature) or _give(environment_id, signature, revision)
         # Not earlier: if this transaction is rolled back, a number that it assigned does not exist.
         transaction.on_commit(lambda: _remember(key, number))
     return number
-
-
-def known_number(environment_id: int, signature: Signature) -> int:
-    """Return the signature's number without a query. Raise `KeyError` if this process has not seen it."""
-    return _numbers[environment_id, signature]
 
 
 class Marks(NamedTuple):
@@ -140,14 +135,10 @@ def outdate_statements(environment_id: int) -> None:
     execute("UPDATE authz_environment SET signature_mark = %s, ends_mark = %s WHERE id = %s", (*marks, environment_id))
 
 
-def numbers_that_may_end(environment_id: int, ends_mark: int) -> frozenset[int]:
-    """Return `ending_numbers`, cached by the environment's mark. If it is 0, there are none."""
-    return _ending_under(environment_id, ends_mark) if ends_mark else frozenset()
-
-
 @lru_cache(maxsize=256)
-def _ending_under(environment_id: int, mark: int) -> frozenset[int]:
-    return numbers_as_of(environment_id).ending_numbers
+def numbers_that_may_end(environment_id: int, ends_mark: int) -> frozenset[int]:
+    """Return `ending_numbers`, cached by the environment's mark. If that is 0, there are none."""
+    return numbers_as_of(environment_id).ending_numbers if ends_mark else frozenset()
 
 
 def environments_with_ends() -> list[int]:
@@ -265,6 +256,6 @@ def _give(environment_id: int, signature: Signature, revision: int) -> int:
 
 
 def _remember(key: tuple[int, Signature], number: int) -> None:
-    if len(_numbers) >= _REMEMBERED:
-        _numbers.clear()
-    _numbers[key] = number
+    if len(known_numbers) >= _REMEMBERED:
+        known_numbers.clear()
+    known_numbers[key] = number

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from facts import numbering, table
 from facts.accept import check_ends, check_facts, parted_by_end
 from facts.models import COLUMNS, PAST, ROW_LENGTH, STORED, GoneRow, NewRow, Row
-from facts.numbering import known_number, numbers_that_may_end, signature_number, signature_numbers
+from facts.numbering import known_numbers, numbers_that_may_end, signature_number, signature_numbers
 from facts.read import id_conditions, matching
 from facts.table import ChangeCounts, fact_table, fetch
 from facts.wire import Fact, FactPattern, batch_from_json, exact_pattern, patterns_from_json, rows_of, some_end
@@ -205,7 +205,8 @@ class Work:
             self.inserted += fact_table().insert(rows)
 
     def _number(self, revision: int, signature: Signature) -> int:
-        return signature_number(self.environment_id, signature, revision)
+        known = known_numbers.get((self.environment_id, signature))
+        return known or signature_number(self.environment_id, signature, revision)
 
     def _delete(self, patterns: Iterable[tuple[int, FactPattern]]) -> None:
         """End the facts that the patterns match. Neighbors without open arguments share a statement."""
@@ -213,7 +214,7 @@ class Work:
             if exact:
                 some = list(run)
                 try:
-                    rows = rows_to_end(some, partial(known_number, self.environment_id))
+                    rows = rows_to_end(some, lambda each: known_numbers[self.environment_id, each])
                 except KeyError:
                     rows = rows_to_end(some, signature_numbers(self.environment_id).get)
                 if rows:

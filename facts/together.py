@@ -18,7 +18,7 @@ from django.db import InterfaceError, OperationalError, connection, transaction
 
 from facts import store, table
 from facts.models import NewRow
-from facts.numbering import known_number, numbers_that_may_end
+from facts.numbering import known_numbers, numbers_that_may_end
 from facts.store import (
     Applied,
     Change,
@@ -338,9 +338,9 @@ def _runs(environment_id: int, turn: WriterTurn, group: Sequence[_Writer]) -> li
         try:
             if inserts:
                 accepted_changes(program, (change for _, change in inserts))
-                rows = rows_to_insert(inserts, lambda _, signature: known_number(environment_id, signature))
+                rows = rows_to_insert(inserts, lambda _, signature: known_numbers[environment_id, signature])
             else:
-                rows = [(*row, None) for row in rows_to_end(patterns, partial(known_number, environment_id))]
+                rows = [(*row, None) for row in rows_to_end(patterns, lambda each: known_numbers[environment_id, each])]
         except (AuthzError, KeyError):  # rejected by the policy, or of an unknown signature
             return None
         if not rows or (inserts and may_end and any(row[0] in may_end for row in rows)):

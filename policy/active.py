@@ -155,7 +155,7 @@ def program_of_version(version_id: int | None) -> Program | None:
     """Return the compiled program of a policy version; None without a version."""
     if version_id is None:
         return None
-    return _programs.get(version_id) or _compiled(version_id)
+    return _programs.newer.get(version_id) or _compiled(version_id)
 
 
 # ---- compiled programs ---------------------------------------------------------------------------------------

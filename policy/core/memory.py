@@ -522,16 +522,16 @@ class Recent(Generic[K, V]):
     def __init__(self, most: int, weigh: Callable[[K, V], int] | None = None):
         """Limit the cache to `most` values or, with `weigh`, to keys and values of that total weight."""
         self._most, self._weigh = most, weigh or (lambda key, value: 1)
-        self._newer: dict[K, V] = {}
+        self.newer: dict[K, V] = {}
         self._older: dict[K, V] = {}
         self._weight = 0  # of the newer ones
         self._changing = threading.Lock()
 
     def get(self, key: K) -> V | None:
-        found = self._newer.get(key)
+        found = self.newer.get(key)
         if found is None and key in self._older:
             with self._changing:
-                found = self._newer.get(key)
+                found = self.newer.get(key)
                 if found is None and (found := self._older.get(key)) is not None:
                     self._store(key, found)
         return found
@@ -548,29 +548,29 @@ class Recent(Generic[K, V]):
     def drop_all(self, is_meant: Callable[[K], bool]) -> None:
         """Drop the values of all keys for which `is_meant` returns true."""
         with self._changing:
-            for key in [key for key in (*self._newer, *self._older) if is_meant(key)]:
+            for key in [key for key in (*self.newer, *self._older) if is_meant(key)]:
                 self._drop(key)
 
     def clear(self) -> None:
         with self._changing:
-            self._newer, self._older, self._weight = {}, {}, 0
+            self.newer, self._older, self._weight = {}, {}, 0
 
     def __len__(self) -> int:
-        return len(self._newer) + len(self._older)
+        return len(self.newer) + len(self._older)
 
     def _store(self, key: K, value: V) -> None:
         weight = self._weigh(key, value)
         assert weight <= self._most, "a value has room"
         self._drop(key)
         if self._weight + weight > self._most / 2:
-            self._older = self._newer if self._weight + weight <= self._most else {}
-            self._newer, self._weight = {}, 0
-        self._newer[key] = value
+            self._older = self.newer if self._weight + weight <= self._most else {}
+            self.newer, self._weight = {}, 0
+        self.newer[key] = value
         self._weight += weight
 
     def _drop(self, key: K) -> None:
         self._older.pop(key, None)
-        dropped = self._newer.pop(key, None)
+        dropped = self.newer.pop(key, None)
         if dropped is not None:
             self._weight -= self._weigh(key, dropped)
 

@@ -6,7 +6,7 @@ golden file of rules reads like a policy.
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache, partial
 from typing import Any, NamedTuple
 
 from policy.language.source import NOWHERE, Problem, Source, Span
@@ -247,10 +247,17 @@ class Program:
         """Return whether values can have this type: it is declared, and not abstract."""
         return type_name in self.subtypes.get(type_name, ())
 
-    def accepts(self, predicate: str, types: tuple[str, ...]) -> bool:
-        """Return whether facts of this signature can matter to the policy (and so may be stored)."""
-        patterns = self.accepted.get((predicate, len(types)), ())
-        return any(all(t in allowed for t, allowed in zip(types, pattern)) for pattern in patterns)
+    @cached_property
+    def accepts(self) -> Callable[[str, tuple[str, ...]], bool]:
+        """Return whether facts of a signature can matter to the policy (and so may be stored)."""
+        return lru_cache(1000)(partial(_accepts, self.accepted))  # not a method, whose cache would refer to itself
+
+
+def _accepts(
+    accepted: Mapping[tuple[str, int], tuple[tuple[Types, ...], ...]], predicate: str, types: tuple[str, ...]
+) -> bool:
+    patterns = accepted.get((predicate, len(types)), ())
+    return any(all(t in allowed for t, allowed in zip(types, pattern)) for pattern in patterns)
 
 
 def types_of(term: Term, types: Mapping[Var, Types]) -> Types:

@@ -179,7 +179,7 @@ def test_small_answers_of_a_state_are_one_object(repos):
 
 
 def kept_answers() -> list[views.CachedAnswer]:
-    return [*views._answers._newer.values(), *views._answers._older.values()]
+    return [*views._answers.newer.values(), *views._answers._older.values()]
 
 
 def test_answers_are_stored_without_the_buffer_they_were_written_to(repos):

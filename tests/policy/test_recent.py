@@ -24,7 +24,7 @@ def test_what_is_used_in_between_stays():
     for number in range(1000):
         assert found.get(-1) == -1
         found.store(number, number)
-    stayed = [number for number in range(1000) if number in found._newer or number in found._older]
+    stayed = [number for number in range(1000) if number in found.newer or number in found._older]
     assert 4 <= len(stayed) <= 9 and stayed == [*range(1000 - len(stayed), 1000)]
 
 
@@ -54,7 +54,7 @@ def test_values_have_weights():
 
 
 def total(found: Recent[str, str]) -> int:
-    return sum(map(len, (*found._newer.values(), *found._older.values())))
+    return sum(map(len, (*found.newer.values(), *found._older.values())))
 
 
 def test_what_is_dropped_leaves_room():
@@ -97,4 +97,4 @@ def test_many_threads_use_one():
             assert sum(threads.map(work, range(8))) == 0
     finally:
         sys.setswitchinterval(usual)
-    assert found._weight == len(found._newer) <= 25 and len(found) <= 50
+    assert found._weight == len(found.newer) <= 25 and len(found) <= 50
