@@ -211,7 +211,7 @@ def begin() -> None:
     """Set up logging of warnings, crashed threads, requests and slow queries. Call it once per server process."""
     logging.captureWarnings(True)
     threading.excepthook = _ended
-    if settings.ACCESS_LOG:
+    if logging.getLogger(LOGGER).isEnabledFor(logging.INFO):
         observe(AccessLog(json if settings.LOG_FORMAT == "json" else plain))
     if settings.SLOW_QUESTION_MS:
         observe(tell_if_question, settings.SLOW_QUESTION_MS / 1000)

@@ -145,7 +145,7 @@ def unset() -> dict[str, str]:
     """Return the unset settings that are recommended for production, each with the consequence."""
     wanted = {
         "ALLOWED_HOSTS": ("any Host header is accepted", "*" not in settings.ALLOWED_HOSTS),
-        "CSRF_TRUSTED_ORIGINS": ("the admin's cookies are also sent over plain HTTP", settings.SESSION_COOKIE_SECURE),
+        "PUBLIC_URL": ("the admin's cookies are also sent over plain HTTP", settings.SESSION_COOKIE_SECURE),
         "DECISION_LOG": ("decisions are not logged", bool(settings.DECISION_LOG)),
     }
     return {name: consequence for name, (consequence, is_set) in wanted.items() if not is_set}

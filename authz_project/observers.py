@@ -126,9 +126,9 @@ def begin_traces() -> None:
     normally.
     """
     log = logging.getLogger("authz.traces")
-    if not settings.OTEL_ENDPOINT or settings.OTEL_SDK_DISABLED or settings.OTEL_TRACES_EXPORTER != "otlp":
+    if not settings.OTEL_ENDPOINT:
         return
-    if settings.OTEL_PROTOCOL != PROTOCOL:
+    if settings.OTEL_PROTOCOL not in ("", PROTOCOL):
         log.error("tracing is disabled: OTEL_EXPORTER_OTLP_PROTOCOL must be %s, the only supported protocol", PROTOCOL)
         return
     try:

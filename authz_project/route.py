@@ -371,7 +371,7 @@ def _reason_for_cancelling(started: float) -> Exception:
 
 
 def too_large() -> TooLarge:
-    return TooLarge(f"the request body is larger than {settings.MAX_BODY_BYTES:,} bytes (MAX_BODY_BYTES)")
+    return TooLarge(f"the request body is larger than {settings.DATA_UPLOAD_MAX_MEMORY_SIZE:,} bytes")
 
 
 def _body(error: Exception, request_id: str) -> dict[str, object]:

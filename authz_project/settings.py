@@ -63,11 +63,11 @@ def choice(name: str, default: str, *choices: str) -> str:
     return found
 
 
-def origins(name: str) -> list[str]:
-    """Return a list of origins, separated by commas."""
-    found = texts(name)
-    if wrong := [each for each in found if not each.startswith(("http://", "https://"))]:
-        raise ImproperlyConfigured(f"{name} must be origins such as https://authz.example.org, not {wrong[0]!r}")
+def public_url() -> str:
+    """Return the service's URL; `forwarded` if a proxy's headers have it, empty if it is that of the request."""
+    found = text("PUBLIC_URL").strip().rstrip("/")
+    if found not in ("", "forwarded") and not found.startswith(("http://", "https://")):
+        raise ImproperlyConfigured(f"PUBLIC_URL must be `forwarded` or like https://authz.example.org, not {found!r}")
     return found
 
 
@@ -94,21 +94,17 @@ def rate_limit() -> Rate | None:
 
 # ---- HTTP -------------------------------------------------------------------------------------------
 
-DEBUG = False
 ROOT_URLCONF = "authz_project.urls"
 WSGI_APPLICATION = "authz_project.wsgi.application"
 ALLOWED_HOSTS = texts("ALLOWED_HOSTS", "*")  # checked by `middleware.refuse_foreign`
-CSRF_TRUSTED_ORIGINS = origins("CSRF_TRUSTED_ORIGINS")
+PUBLIC_URL = public_url()
 # If the admin is served over HTTPS, browsers must not send its cookies over plain HTTP.
-SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = any(origin.startswith("https://") for origin in CSRF_TRUSTED_ORIGINS)
+_is_forwarded = PUBLIC_URL == "forwarded"
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = _is_forwarded or PUBLIC_URL.startswith("https://")
 CLIENT_ADDRESS_HEADER = text("CLIENT_ADDRESS_HEADER").strip()
 # The first two expect Django's middleware: here, `wsgi` sets the headers, and `AdminCsrf` is the middleware. authz.W001
 # says what the third does.
 SILENCED_SYSTEM_CHECKS = ["security.W001", "security.W003", "security.W010"]
-# The service's URL in AuthZEN's metadata; if unset, the URL of the request; or `forwarded`, by the proxy's headers.
-TRUST_PROXY = text("PUBLIC_URL").strip() == "forwarded"
-PUBLIC_URL = "" if TRUST_PROXY else next(iter(origins("PUBLIC_URL")), "").rstrip("/")
-USE_TZ = True
 TIME_ZONE = "UTC"
 LANGUAGE_CODE = "en"
 FORMAT_MODULE_PATH = "authz_project.formats"
@@ -308,27 +304,21 @@ if OIDC_ISSUER:
 
 # ---- limits; 0 means no limit -----------------------------------------------------------------------
 
-MAX_BODY_BYTES = whole("MAX_BODY_BYTES", 10 * 1024 * 1024)
+DATA_UPLOAD_MAX_MEMORY_SIZE = 10 * 1024 * 1024  # of any request body
 MEMORY_BUDGET = whole("MEMORY_BUDGET", 140_000_000)  # bytes per process, for all concurrent requests
-DRAIN_SECONDS = number("DRAIN_SECONDS", 0)  # after SIGTERM, during which requests are still accepted
 # Maximum share of a process's connections per client address. Behind a proxy, all have the same address.
-CONNECTIONS_PER_ADDRESS = share("CONNECTIONS_PER_ADDRESS", 0 if CLIENT_ADDRESS_HEADER or TRUST_PROXY else 0.25)
+CONNECTIONS_PER_ADDRESS = share("CONNECTIONS_PER_ADDRESS", 0 if CLIENT_ADDRESS_HEADER or _is_forwarded else 0.25)
 MAX_DELETE_MATCHES = whole("MAX_DELETE_MATCHES", 0)
 RATE_LIMIT = rate_limit()
 HISTORY_DAYS = whole("HISTORY_DAYS", 0)
 ANSWER_CACHE = whole("ANSWER_CACHE", 32 * 1024 * 1024)  # bytes per process; 0 disables the cache
-DATA_UPLOAD_MAX_MEMORY_SIZE = MAX_BODY_BYTES or None
 
-AUTHZ = None  # the settings that the apps read are those of this module
-
-STRICT_CONTEXT_FACTS = boolean("STRICT_CONTEXT_FACTS")  # reject context facts that the policy doesn't use
-STRICT_FACTS = boolean("STRICT_FACTS")  # reject facts to be stored with roles or relations that the policy doesn't know
+# Reject context facts that the policy doesn't use, and facts to be stored with roles or relations that it doesn't know.
+STRICT_FACTS = boolean("STRICT_FACTS")
 
 # ---- logs -------------------------------------------------------------------------------------------
 
-LOG_LEVEL = choice("LOG_LEVEL", "WARNING", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 LOG_FORMAT = choice("LOG_FORMAT", "plain", "plain", "json")
-ACCESS_LOG = boolean("ACCESS_LOG")  # one line per request
 SLOW_QUESTION_MS = whole("SLOW_QUESTION_MS", 500)  # log requests that take longer; 0 means never
 DECISION_LOG = text("DECISION_LOG").strip()  # a file, or - for standard output; empty is off
 DECISION_LOG_SAMPLE = share("DECISION_LOG_SAMPLE", 1)  # of all decisions
@@ -382,7 +372,6 @@ AUTH_PASSWORD_VALIDATORS = [
 ]
 LOGIN_REDIRECT_URL = "admin:index"  # after a login whose `next` is on another site
 STATIC_URL = "static/"
-STATIC_ROOT = None
 WHITENOISE_USE_FINDERS = True  # served from the packages, without collectstatic
 
 REST_FRAMEWORK = {
@@ -394,12 +383,10 @@ REST_FRAMEWORK = {
 }
 
 # OpenTelemetry's standard variables. Its library reads the others.
-OTEL_ENDPOINT = text("OTEL_EXPORTER_OTLP_ENDPOINT")
-OTEL_ENDPOINT = text("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") or OTEL_ENDPOINT
-OTEL_PROTOCOL = text("OTEL_EXPORTER_OTLP_PROTOCOL") or "http/protobuf"
-OTEL_PROTOCOL = text("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL") or OTEL_PROTOCOL
-OTEL_TRACES_EXPORTER = text("OTEL_TRACES_EXPORTER").strip() or "otlp"
-OTEL_SDK_DISABLED = text("OTEL_SDK_DISABLED").strip().lower() == "true"
+OTEL_ENDPOINT = text("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") or text("OTEL_EXPORTER_OTLP_ENDPOINT")
+OTEL_PROTOCOL = text("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL") or text("OTEL_EXPORTER_OTLP_PROTOCOL")
+if text("OTEL_SDK_DISABLED").strip().lower() == "true" or text("OTEL_TRACES_EXPORTER").strip() not in ("", "otlp"):
+    OTEL_ENDPOINT = ""
 
 LOGGING = {
     "version": 1,
@@ -410,7 +397,10 @@ LOGGING = {
         "console": {"class": "authz_project.log_formats.LineHandler", "formatter": "line"},
         "briefly": {"class": "authz_project.log_formats.LineHandler", "formatter": "line", "filters": ["briefly"]},
     },
-    "root": {"handlers": ["console"], "level": LOG_LEVEL},
+    "root": {
+        "handlers": ["console"],
+        "level": choice("LOG_LEVEL", "WARNING", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"),
+    },
     # Errors of callers are reported in responses, and the service's own are logged there.
     "loggers": {
         "django": {"handlers": []},

@@ -284,11 +284,11 @@ class UsableContextFacts(NamedTuple):
 
 
 def brought(program: Program | None, facts: Sequence[Fact], path: str) -> UsableContextFacts:
-    """Drop the context facts that the policy cannot use; with `STRICT_CONTEXT_FACTS`, reject them instead."""
+    """Drop the context facts that the policy cannot use; with `STRICT_FACTS`, reject them instead."""
     found = useless(program, facts)
     if program is None or not found:
         return UsableContextFacts(facts)
-    if settings.STRICT_CONTEXT_FACTS:
+    if settings.STRICT_FACTS:
         check_facts(program, facts, path)
     kinds = tuple([unaccepted_of(program, signature) for signature in found[:MOST_NAMED]])
     return UsableContextFacts(without(facts, frozenset(found)), Unused(kinds, len(found) - len(kinds)))

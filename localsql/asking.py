@@ -50,7 +50,6 @@ from localsql.plan import CallerTables, ConstantRows, Execution, LocalBranch, Lo
 from localsql.render import TOP, DoesNotFit, Layouts, LocalRenderer, check_whole
 from policy.active import Seen
 from policy.core.clock import timeline
-from policy.core.config import planning_timeout
 from policy.errors import AuthzError
 from policy.publishing import Ignored
 from policy.rules.program import Atom, Program, Signature
@@ -295,7 +294,7 @@ def answered(asker: Asker, question: Question, text: str | None, render: RenderS
                     raise
                 return LocalSql(sql, useful.unused, session.version, state.seen, warning), session.version
 
-        with clauses.bounded(planning_timeout()):
+        with clauses.bounded(limits.planning_timeout()):
             found = settled(asker, None, attempt)
             assert found is not None, "it is settled only if the version is the session's"
             return found
@@ -384,7 +383,7 @@ plans: PreparedCache[PreparedPlan] = shared_cache(1024)
 @lru_cache(maxsize=64)
 def _rules_of(policy: AskedPolicy) -> RuleSet:
     """Return a rule set for local SQL only: a rule set serves one thread at a time, and decisions have their own."""
-    return RuleSet(program_of(policy), patience=planning_timeout())
+    return RuleSet(program_of(policy), patience=limits.planning_timeout())
 
 
 timeline.forgets(_rules_of.cache_clear)

@@ -179,18 +179,19 @@ def _reader(field: serializers.Field) -> Callable[[dict], Any]:
 
 # ---- The service's public URL -------------------------------------------------------------------------------------
 
+FORWARDED = "forwarded"  # as `PUBLIC_URL`
 _HOST = re.compile(r"[A-Za-z0-9.\-]+(:\d{1,5})?|\[[0-9A-Fa-f:.]+\](:\d{1,5})?")
 
 
 def public_url_of(headers: Mapping[str, Any]) -> str:
-    """Return `PUBLIC_URL` or, without it, the URL that the request was sent to, as reported by a trusted proxy.
+    """Return `PUBLIC_URL`; without it, the URL that the request was sent to; or the one that a trusted proxy reports.
 
     A host name that ALLOWED_HOSTS does not allow is replaced by the server's own name.
     """
-    if settings.PUBLIC_URL:
+    if settings.PUBLIC_URL not in ("", FORWARDED):
         return str(settings.PUBLIC_URL)
     scheme, host = headers.get("wsgi.url_scheme", "http"), headers.get("HTTP_HOST", "")
-    if settings.TRUST_PROXY:
+    if settings.PUBLIC_URL == FORWARDED:
         scheme = _last_forwarded(headers.get("HTTP_X_FORWARDED_PROTO", "")) or scheme
         host = _last_forwarded(headers.get("HTTP_X_FORWARDED_HOST", "")) or host
     if not _HOST.fullmatch(host) or not validate_host(split_domain_port(host)[0], settings.ALLOWED_HOSTS):

@@ -29,7 +29,7 @@ def test_the_proxy_lets_through_what_the_service_reads():
     whole = (ROOT / "authz_project" / "deploy" / "nginx.conf").read_text()
     assert all(f"proxy_set_header {name} {value};" in whole for name, value in headers.items())
     assert "X-Request-ID $" not in whole + text  # the caller's own goes through, and comes back
-    assert int(re.search(r"client_max_body_size (\d+)m;", whole)[1]) * 2**20 > settings.MAX_BODY_BYTES
+    assert int(re.search(r"client_max_body_size (\d+)m;", whole)[1]) * 2**20 > settings.DATA_UPLOAD_MAX_MEMORY_SIZE
     assert f"`ALLOWED_HOSTS={re.search(r'server_name (.*);', whole)[1]}`" in ALL
 
 

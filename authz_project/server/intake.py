@@ -9,7 +9,7 @@ import signal
 import time
 from asyncio import Future
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -54,31 +54,26 @@ log = logging.getLogger("authz.server")
 # Sets the size limit of a request body by its sender, before any of the body is read.
 
 SMALL = 1 << 16  # bytes; limit of a body for /admin/ without a login
-UNLIMITED = 1 << 62
+LARGEST = settings.DATA_UPLOAD_MAX_MEMORY_SIZE or 0
 PEOPLE = "/admin/"  # beginning of the paths whose users log in instead of sending a key
-
-
-@cache
-def largest() -> int:
-    return settings.MAX_BODY_BYTES or UNLIMITED
 
 
 def quick_allowance(environ: Environ) -> int:
     """Return how many bytes may be read according to cached keys; 0 if the key has to be looked up in the database."""
     if _is_for_people(environ):
-        return min(SMALL, largest())
-    return largest() if is_remembered(token_of(environ)) else 0
+        return min(SMALL, LARGEST)
+    return LARGEST if is_remembered(token_of(environ)) else 0
 
 
 def allowance(environ: Environ) -> int:
     """Return how many bytes may be read, querying the database. Raise `KeyRefused` if a valid key is missing."""
     refresh_connection()
     if _is_for_people(environ):
-        return largest() if _is_logged_in(environ) else min(SMALL, largest())
+        return LARGEST if _is_logged_in(environ) else min(SMALL, LARGEST)
     token = token_of(environ)
     refusal = in_place(token, partial(_refusal_of, token), bool)
     if refusal is None:
-        return largest()
+        return LARGEST
     if settings.FOLLOW is None:
         raise refusal
     return SMALL  # the main service may know the key
@@ -415,9 +410,9 @@ class Intake:
             self._do(threads, scope, protocol, answer, environ, io.BytesIO(), 0, protocol)
             return
         limit = quick_allowance(environ)
-        if length is not None and length > largest():
+        if length is not None and length > LARGEST:
             _refuse(scope, protocol, 413, too_large().message)
-        elif limit == largest() or (length is not None and length <= limit):
+        elif limit == LARGEST or (length is not None and length <= limit):
             self._read(scope, protocol, environ, length, limit)
         elif not self._slots.guests.do(self._admit, scope, protocol, environ, length):
             _refuse(scope, protocol, 503, CROWDED)
@@ -477,7 +472,7 @@ class Intake:
         threads = self._threads_for(environ["PATH_INFO"])
         done = partial(self._arrived, threads, scope, protocol, environ, body)
         failed = partial(self._fail, scope, protocol, body, limit)
-        if limit == largest():  # the caller is authenticated, and may be slow to send the body
+        if limit == LARGEST:  # the caller is authenticated, and may be slow to send the body
             in_use.add(scope.client)
         if length is not None and length <= SMALL:
             SmallBody(protocol, length, done, failed)
@@ -663,7 +658,5 @@ def _refuse(
 
 def _long(limit: int) -> str:
     return (
-        too_large().message
-        if limit == largest()
-        else (f"the request body is larger than {limit:,} bytes; log in first")
+        too_large().message if limit == LARGEST else (f"the request body is larger than {limit:,} bytes; log in first")
     )

@@ -15,7 +15,6 @@ from importlib import import_module
 from math import ceil
 from typing import Any, NamedTuple, Protocol
 
-from django.conf import settings
 from django.db import connections
 from granian.constants import HTTPModes
 from granian.rsgi import HTTPProtocol, Scope
@@ -28,24 +27,30 @@ from authz_project.server.supervisor import Supervisor, Target, WorkerReport
 from policy.core.threads import start_thread
 
 FINISH_WITHIN = 30  # seconds for requests in flight to finish after a signal to stop
-LAST_ANSWERS = 1.0  # seconds at most, after `DRAIN_SECONDS`, to tell clients that keep sending to reconnect elsewhere
+LAST_ANSWERS = 1.0  # seconds at most, after draining, to tell clients that keep sending to reconnect elsewhere
 
 
 def run_server(
-    host: str, port: int, workers: int, threads: int, event_loop: bool = False, beside: Sequence[Target] = ()
+    host: str,
+    port: int,
+    workers: int,
+    threads: int,
+    drain: float = 0.0,
+    event_loop: bool = False,
+    beside: Sequence[Target] = (),
 ) -> None:
     """Serve until a signal to stop. In each process, one thread takes requests in; the others answer.
 
-    `beside` run in processes of their own.
+    `beside` run in processes of their own. After SIGTERM, requests are still accepted for `drain` seconds.
     """
     listening.allow_as_many_as_possible()
     signals = Signals()
     shared = None if is_possible() else opened(host, port)
     most = listening.connections_of_worker(threads)
     import_what_answers()
-    arguments = (host, port, max(2, threads), most, shared, event_loop)
+    arguments = (host, port, max(2, threads), most, shared, drain, event_loop)
     supervisor = Supervisor(workers, worker, *arguments, beside=beside)
-    supervisor.run(signals, FINISH_WITHIN + ceil(settings.DRAIN_SECONDS))
+    supervisor.run(signals, FINISH_WITHIN + ceil(drain))
 
 
 def import_what_answers() -> None:
@@ -68,6 +73,7 @@ def worker(
     threads: int,
     connections: int,
     shared: socket.socket | None,
+    drain: float,
     event_loop: bool,
 ) -> None:
     """Serve until a signal to stop, with up to `connections` clients; `shared` is the parent's socket, if any."""
@@ -83,7 +89,7 @@ def worker(
         places = connections // intake.SHARE_OF_WAITING
         receive = intake.Intake(threads - 1, keeps_up=number == 1, number=number, places=places)
         listening.limit_connections(connections)
-        start_thread("end", stop_on_signal, signals, listening, server.stop)
+        start_thread("end", stop_on_signal, signals, listening, server.stop, drain)
     server.serve(receive)
 
 
@@ -93,10 +99,10 @@ class ServesRequests(Protocol):
     def stop(self) -> None: ...
 
 
-def stop_on_signal(signals: Signals, listening: Listening, stop: Callable[[], None]) -> None:
+def stop_on_signal(signals: Signals, listening: Listening, stop: Callable[[], None], drain: float) -> None:
     """Wait for a signal to stop, drain, and call `stop`.
 
-    SIGTERM starts draining, for `DRAIN_SECONDS`. Meanwhile the process reports that it is not ready, and each response
+    SIGTERM starts draining, for `drain` seconds. Meanwhile the process reports that it is not ready, and each response
     closes its connection, so that no connection is closed later with a request in flight. SIGINT (Ctrl-C) skips
     draining. In both cases, requests in flight finish; those waiting for changes are answered at once.
     """
@@ -104,18 +110,18 @@ def stop_on_signal(signals: Signals, listening: Listening, stop: Callable[[], No
     try:
         draining.set()
         if number == signal.SIGTERM:
-            _await_end_of_draining(signals, listening)
+            _await_end_of_draining(signals, listening, drain)
         listening.end()
     finally:  # also if the system refuses what the above asks of it
         stop()
 
 
-def _await_end_of_draining(signals: Signals, listening: Listening) -> None:
+def _await_end_of_draining(signals: Signals, listening: Listening, drain: float) -> None:
     """Wait for the end of draining, or for SIGINT. Further SIGTERMs are ignored.
 
     They are to be expected, as a service manager may send SIGTERM to every process of a service.
     """
-    until = time.monotonic() + settings.DRAIN_SECONDS
+    until = time.monotonic() + drain
     while signals.next(SOON) != signal.SIGINT:
         now = time.monotonic()
         if now >= until + LAST_ANSWERS or (now >= until and not listening.expects_another()):

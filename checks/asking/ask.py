@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeVar
 
 from checks.asking import run
 from checks.asking.advice import may_be_unknown, warning_on, warning_on_pattern
-from checks.asking.limits import DeadlineLock
+from checks.asking.limits import DeadlineLock, planning_timeout
 from checks.asking.question import (
     MOST_STATEMENTS,
     NEW_SIGNATURE,
@@ -61,7 +61,7 @@ from facts.numbering import Marks, Numbered, Numbering, latest_signature, marks_
 from facts.wire import Fact, FactPattern, by_signature
 from policy.active import Caller, Scope, Seen, caller_of_hash, program_of_version, versions
 from policy.core.clock import timeline
-from policy.core.config import planning_timeout, settings
+from policy.core.config import settings
 from policy.errors import AuthzError, KeyRefused, NotFound, Unavailable
 from policy.moments import Moment, check_known, seen_since
 from policy.rules.program import Program, Types

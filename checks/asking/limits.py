@@ -20,9 +20,16 @@ from time import monotonic, sleep, thread_time
 
 from checks.errors import QueryTooSlow, TooManySlowQueries
 from policy.core import memory
+from policy.core.config import settings
 
 # ---- deadlines ----------------------------------------------------------------------------------------------------
 # One time limit for all work on a question, from reading the policy to the answer.
+
+
+def planning_timeout() -> float:
+    """Return how many seconds of CPU time the planning of a request may take; 0 is no limit."""
+    return float(settings.STATEMENT_TIMEOUT) / 5
+
 
 _opened: ContextVar[Deadline | None] = ContextVar("deadline", default=None)
 

@@ -4,8 +4,8 @@
 
     settings.STATEMENT_TIMEOUT
 
-Names that are not in `DEFAULTS` are Django's own settings. In the service's own project, `AUTHZ` is None, and each
-entry is a setting of its own.
+Names that are not in `DEFAULTS` are Django's own settings. In the service's own project, each entry is a
+setting of its own.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ DEFAULTS: dict[str, Any] = {
     "WRITE_TIMEOUT": 0.0,  # none but the application's
     "MAX_DELETE_MATCHES": 0,
     "HISTORY_DAYS": 0,
-    "STRICT_CONTEXT_FACTS": False,
     "STRICT_FACTS": False,
     "ANSWER_CACHE": 0,
     "RATE_LIMIT": None,
@@ -40,7 +39,6 @@ DEFAULTS: dict[str, Any] = {
     "REPLICA_READS": "after-writes",
     "REPLICA_TIMEOUT": 2.5,
     "PUBLIC_URL": "",
-    "TRUST_PROXY": False,
     "DECISION_LOG": "",
     "DECISION_LOG_SAMPLE": 1.0,
     "DECISION_LOG_DENIED": False,
@@ -69,16 +67,10 @@ class _Settings:
 
 
 def _entry(name: str) -> Any:
-    entries = getattr(django_settings, "AUTHZ", {})
-    if entries is None:
+    if is_service():
         return getattr(django_settings, name, DEFAULTS[name])
-    return entries.get(name, DEFAULTS[name])
+    return getattr(django_settings, "AUTHZ", {}).get(name, DEFAULTS[name])
 
 
 settings = _Settings()
 setting_changed.connect(settings.forget)
-
-
-def planning_timeout() -> float:
-    """Return how many seconds of CPU time the planning of a request may take; 0 is no limit."""
-    return float(settings.STATEMENT_TIMEOUT) / 5

@@ -99,11 +99,11 @@ def test_a_large_search_that_nests_too_deep_is_refused(api, kind):
     assert (refused.status_code, "nested too deeply" in refused.json()["message"]) == (400, True)
 
 
-def test_a_body_over_the_limit_is_refused_by_name(api, settings):
-    settings.MAX_BODY_BYTES = 100
+def test_a_body_over_the_limit_is_refused(api, settings):
+    settings.DATA_UPLOAD_MAX_MEMORY_SIZE = 100
     assert api.post("/batch", b"[" + b" " * 98 + b"]").status_code == 200
     answer = api.post("/batch", b"[" + b" " * 99 + b"]")
-    assert (answer.status_code, "MAX_BODY_BYTES" in answer.json()["message"]) == (413, True)
+    assert (answer.status_code, "larger than 100 bytes" in answer.json()["message"]) == (413, True)
 
 
 @pytest.mark.parametrize("content_type", ["", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data"])

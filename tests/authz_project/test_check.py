@@ -37,7 +37,7 @@ from tests.authz_project.test_serve import SECRET
 from tests.service import ROOT
 
 WANTED = {
-    "ALLOWED_HOSTS": "authz.example.org", "CSRF_TRUSTED_ORIGINS": "https://authz.example.org", "DECISION_LOG": "log",
+    "ALLOWED_HOSTS": "authz.example.org", "PUBLIC_URL": "https://authz.example.org", "DECISION_LOG": "log",
 }  # fmt: skip
 ALL = ("check", "--deploy", "--tag", "service")
 

@@ -60,6 +60,21 @@ def test_old_attempts_are_not_kept(ada):
     assert LoginAttempts.objects.count() == 2
 
 
+@pytest.mark.parametrize("public", ["https://authz.example.org", "https://authz.example.org/authz", "forwarded"])
+def test_forms_are_taken_from_the_public_url(ada, settings, public):
+    settings.PUBLIC_URL = public
+    browser = Client(enforce_csrf_checks=True, headers={"X-Forwarded-Proto": "https", "X-Forwarded-Host": "a.example"})
+    token = browser.get("/admin/login/").context["csrf_token"]
+
+    def sent(origin: str) -> int:
+        form = {"csrfmiddlewaretoken": token, "username": "ada", "password": "wrong"}
+        return browser.post("/admin/login/", form, headers={"Origin": origin}).status_code
+
+    own = "https://a.example" if public == "forwarded" else "https://authz.example.org"
+    assert (sent(own), sent("http://testserver"), sent(f"{own}.evil.example"), sent("null")) == (200, 200, 403, 403)
+    assert sent("https://authz.example.org" if public == "forwarded" else "https://a.example") == 403
+
+
 def test_where_a_request_comes_from(settings):
     def address(peer: str, **headers: str) -> str:
         return address_of(RequestFactory().get("/", REMOTE_ADDR=peer, headers=headers))

@@ -34,7 +34,7 @@ def until(service, text: str) -> None:
 
 @pytest.mark.parametrize("kind", ["json", "plain"])
 def test_a_server_writes_lines_of_one_kind(tmp_path, kind):
-    variables = {"LOG_FORMAT": kind, "ACCESS_LOG": "1", "SECRET_KEY": SECRET, "SLOW_QUESTION_MS": "1"}
+    variables = {"LOG_FORMAT": kind, "LOG_LEVEL": "INFO", "SECRET_KEY": SECRET, "SLOW_QUESTION_MS": "1"}
     service = start_service(tmp_path, "", "--workers", "2", **variables)
     key = re.search(r"e_default_\w+", service.log.read_text())[0]
     client = service.client(key)

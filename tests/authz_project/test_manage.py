@@ -156,5 +156,5 @@ def test_the_check_before_deployment_finds_what_is_there_and_nothing_else(tmp_pa
         ).stderr  # fmt: skip
 
     assert re.findall(r"security\.[WE]\d+", told := check()) == [] and "cookies are also sent over plain HTTP" in told
-    told = check(CSRF_TRUSTED_ORIGINS="https://authz.example.org")
+    told = check(PUBLIC_URL="https://authz.example.org")
     assert re.findall(r"security\.[WE]\d+", told) == [] and "cookies" not in told

@@ -256,7 +256,7 @@ def test_it_answers_while_all_threads_are_busy(tmp_path, migrated_urls):
 
 
 def test_it_drains_before_it_stops(tmp_path):
-    service = start_service(tmp_path, "", "--workers", "2", DRAIN_SECONDS="4")
+    service = start_service(tmp_path, "", "--workers", "2", "--drain", "4s")
     assert asked(service) == (200, {"message": "ready"})
     service.process.send_signal(signal.SIGTERM)
     becomes(service, 503, "draining")
@@ -269,7 +269,7 @@ def test_it_drains_before_it_stops(tmp_path):
 
 
 def test_by_hand_it_stops_at_once(tmp_path):
-    service = start_service(tmp_path, "", "--workers", "1", DRAIN_SECONDS="600")
+    service = start_service(tmp_path, "", "--workers", "1", "--drain", "10m")
     (worker,) = workers_of(service)
     for process in (service.process, worker):  # as a terminal does
         process.send_signal(signal.SIGINT)

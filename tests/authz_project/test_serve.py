@@ -77,7 +77,7 @@ def test_it_starts_from_nothing_and_shows_the_first_key_once(tmp_path):
 
 
 def test_it_says_what_it_serves(tmp_path):
-    service = start_service(tmp_path, "", "--workers", "1", "--threads", "3", CSRF_TRUSTED_ORIGINS="https://a.example")
+    service = start_service(tmp_path, "", "--workers", "1", "--threads", "3", PUBLIC_URL="https://a.example")
     service.stop()
     said = service.log.read_text()
     assert said.startswith(f"authz {__version__}, Python 3.")
@@ -100,7 +100,7 @@ def test_it_says_no_more_than_it_has_to(tmp_path):
                 "DJANGO_SUPERUSER_EMAIL": "root@a.example",
             },
         )  # fmt: skip
-    service = start_service(tmp_path, url, "--workers", "1", CSRF_TRUSTED_ORIGINS="https://a.example", **whole)
+    service = start_service(tmp_path, url, "--workers", "1", PUBLIC_URL="https://a.example", **whole)
     service.stop()
     said = service.log.read_text()
     assert "  policy    version 1 of `default`, since 2" in said

@@ -68,9 +68,9 @@ def test_servers_may_start_together(tmp_path, database_urls, kind):
 
 
 NONSENSE = [
-    ("STATEMENT_TIMEOUT", "abc"), ("STATEMENT_TIMEOUT", "-1"), ("WRITE_TIMEOUT", "nan"), ("MAX_BODY_BYTES", "10MB"),
-    ("MAX_BODY_BYTES", "9" * 5000), ("HISTORY_DAYS", "1.5"), ("LOG_LEVEL", "loud"),
-    ("CSRF_TRUSTED_ORIGINS", "authz.example.org"), ("DATABASE_URL", "postgres://u:p@h:port/x"),
+    ("STATEMENT_TIMEOUT", "abc"), ("STATEMENT_TIMEOUT", "-1"), ("WRITE_TIMEOUT", "nan"), ("ANSWER_CACHE", "10MB"),
+    ("ANSWER_CACHE", "9" * 5000), ("HISTORY_DAYS", "1.5"), ("LOG_LEVEL", "loud"),
+    ("PUBLIC_URL", "authz.example.org"), ("DATABASE_URL", "postgres://u:p@h:port/x"),
     ("DATABASE_URL", "sqlite:////no/such/folder/x.sqlite3"), ("DATABASE_URL", "sqlite:///"),
 ]  # fmt: skip
 
@@ -87,7 +87,7 @@ def test_settings_are_taken_as_they_are(tmp_path, monkeypatch):
     given = {
         "SECRET_KEY": "$HOME" + 40 * "x", "OIDC_RP_CLIENT_SECRET": "$HOME",
         "ALLOWED_HOSTS": "authz.example.org, [::1],",
-        "CSRF_TRUSTED_ORIGINS": "https://authz.example.org, https://authz.example.net",
+        "PUBLIC_URL": "https://authz.example.org/",
     }  # fmt: skip
     monkeypatch.chdir(tmp_path)
     for name, value in given.items():
@@ -95,7 +95,7 @@ def test_settings_are_taken_as_they_are(tmp_path, monkeypatch):
     found = runpy.run_path(settings.__file__)
     assert [found[name] for name in given] == [
         given["SECRET_KEY"], "$HOME", ["authz.example.org", "[::1]"],
-        ["https://authz.example.org", "https://authz.example.net"],
+        "https://authz.example.org",
     ]  # fmt: skip
 
 

@@ -317,7 +317,7 @@ def test_the_endpoints_are_found(pdp, settings):
     assert all(each.startswith(base) for each in found.body.values())
     forwarded = {"HTTP_X_FORWARDED_PROTO": "https", "HTTP_X_FORWARDED_HOST": "evil.example, inner.example.com"}
     assert pdp.request("GET", path, **forwarded).body["policy_decision_point"] == "http://testserver"
-    settings.TRUST_PROXY = True
+    settings.PUBLIC_URL = "forwarded"
     assert pdp.request("GET", path, **forwarded).body["policy_decision_point"] == "https://inner.example.com"
     assert pdp.request("GET", path, HTTP_HOST="a b").body["policy_decision_point"] == "http://testserver:80"
     settings.ALLOWED_HOSTS = ["pdp.example.com"]

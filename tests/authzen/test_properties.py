@@ -106,7 +106,7 @@ def test_a_value_that_is_none_is_refused_where_the_policy_asks(pdp, value):
 
 @pytest.mark.parametrize("value", [{"a": 1}, 1.5, None, "x", [[]]])
 def test_a_property_that_nobody_asks_for_is_ignored(pdp, settings, value):
-    settings.STRICT_CONTEXT_FACTS = True
+    settings.STRICT_FACTS = True
     for properties in ({"colour": value}, {"has_relation": value}, {"é\"'": value}):
         assert allowed(pdp, "print", properties, properties)
         assert not allowed(pdp, "write", properties, properties)
@@ -168,7 +168,7 @@ def test_answers_follow_changes_of_the_policy(pdp):
 @pytest.mark.parametrize("explain", [False, True])
 def test_a_policy_of_before_refuses_nothing(pdp, settings, explain):
     """The value was none that it could look at; the one of now does not ask for it."""
-    settings.STRICT_CONTEXT_FACTS = True
+    settings.STRICT_FACTS = True
     assert allowed(pdp, "print", doc={"locked": False})
     publishing.publish(pdp.environment_id, POLICY.replace("not locked(doc, true)", "not closed(doc, true)"), None)
     body = {"subject": USER, "action": {"name": "print"}, "options": {"explain": explain}}

@@ -125,7 +125,7 @@ def test_a_policy_that_another_process_publishes_counts_at_once(api):
 
 @pytest.mark.parametrize("is_strict", [False, True])
 def test_what_a_policy_has_no_use_for_is_useless_only_while_it_is_active(api, settings, is_strict):
-    settings.STRICT_CONTEXT_FACTS = is_strict
+    settings.STRICT_FACTS = is_strict
     publish(api, READERS)
     question = {**ANN_READS, "context_facts": [fact("is_open", "Doc:d")]}
     useless = api.post("/authorize", question)

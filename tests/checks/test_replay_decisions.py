@@ -313,7 +313,7 @@ def policy_file(tmp_path):
 
 @pytest.mark.parametrize("is_strict", [False, True])
 def test_what_is_answered_now_is_explained_by_properties_that_count_now(repos, path, settings, is_strict):  # noqa: F811
-    settings.STRICT_CONTEXT_FACTS = is_strict
+    settings.STRICT_FACTS = is_strict
     ask(repos, "/access/v1/evaluation", EVALUATION | {"action": {"name": "write"}}, path)
     publish(repos, PROPERTY)
     code, out, errors = run(path, "--now", "--explain")
@@ -336,7 +336,7 @@ def test_preview_takes_the_log(asked, policy_file):
 
 @pytest.mark.parametrize("is_strict", [False, True])
 def test_preview_counts_properties_by_the_policy_that_asks_for_them(repos, path, policy_file, settings, is_strict):  # noqa: F811
-    settings.STRICT_CONTEXT_FACTS = is_strict
+    settings.STRICT_FACTS = is_strict
     ask(repos, "/access/v1/evaluation", EVALUATION | {"action": {"name": "write"}}, path)
     asked = ("--questions", str(path), "--explain")
     _, out, _ = run(policy_file(PROPERTY), *asked, name="preview_policy")

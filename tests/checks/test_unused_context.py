@@ -113,7 +113,7 @@ def test_without_a_policy_any_fact_is_of_use(api):
 
 @pytest.mark.parametrize("path", ["/authorize", "/authorize_query", "/explain", "/bulk_actions"])
 def test_they_are_refused_where_that_is_wanted(repos, settings, path):
-    settings.STRICT_CONTEXT_FACTS = True
+    settings.STRICT_FACTS = True
     asked = {"/explain": "/authorize", "/bulk_actions": "/actions"}.get(path, path)
     body = with_context(asked, USED, UNUSED)
     answer = repos.post(path, [body] if path == "/bulk_actions" else body)

@@ -93,6 +93,13 @@ class Command(ServiceCommand):
             "--dev", action="store_true", help="Enable the well-known development key and POST /test_environment."
         )
         parser.add_argument(
+            "--drain",
+            type=duration,
+            metavar="TIME",
+            default=timedelta(),
+            help="After SIGTERM, still accept requests this long while /readyz reports 503, e.g. 10s (default: 0).",
+        )
+        parser.add_argument(
             "--event-loop",
             action="store_true",
             help="Use the public interface of granian, the server library: slower, but also for untested versions.",
@@ -121,6 +128,7 @@ class Command(ServiceCommand):
         workers: int,
         threads: int,
         dev: bool,
+        drain: timedelta,
         event_loop: bool,
         no_first_key: bool,
         metrics_host: str,
@@ -170,7 +178,10 @@ class Command(ServiceCommand):
             self.say(said_of_keys)
         with metrics_served(metrics_host, metrics_port) if metrics_port else nullcontext() as serves_metrics:
             try:
-                run_server(host, port, workers, threads, event_loop, [*beside, *filter(None, [serves_metrics])])
+                run_server(
+                    host, port, workers, threads, drain.total_seconds(), event_loop,
+                    [*beside, *filter(None, [serves_metrics])],
+                )  # fmt: skip
             except CannotStart:
                 raise CommandError("No worker could start. The log above tells why.") from None
 
