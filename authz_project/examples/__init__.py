@@ -121,7 +121,8 @@ def load(environment_id: int, example: Example, by: By) -> LoadedExample:
     """
     number = _number_of_policy(environment_id, example)
     if number is not None and _has_facts(environment_id):
-        _check_facts(environment_id, example)
+        if set(read.every(environment_id)) != set(example.stored_facts):
+            raise NotEmpty(_refusal(environment_id, "this example's policy, and other facts than its own"))
         return LoadedExample(number, len(example.stored_facts), is_unchanged=True)
     within = partial(_changing_what_is_empty, environment_id, example)
     published = publish(environment_id, example.policy, example.filename, within=within, by=by)
@@ -149,11 +150,6 @@ def _number_of_policy(environment_id: int, example: Example) -> int | None:
     if _has_facts(environment_id):
         raise NotEmpty(_refusal(environment_id, "facts"))
     return None
-
-
-def _check_facts(environment_id: int, example: Example) -> None:
-    if set(read.every(environment_id)) != set(example.stored_facts):
-        raise NotEmpty(_refusal(environment_id, "this example's policy, and other facts than its own"))
 
 
 def _has_facts(environment_id: int) -> bool:

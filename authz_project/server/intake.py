@@ -300,10 +300,6 @@ def _allowed(size: int) -> float:
     return BODY_TIMEOUT + size / rate
 
 
-def start_watch() -> None:
-    start_thread("late bodies", _watch)
-
-
 def _watch() -> None:
     while True:
         time.sleep(_TICK)
@@ -371,7 +367,7 @@ class Intake:
         if settings.METRICS_FOLDER:
             pools = {"questions": self._slots, "changes": self._changes, "feed": self._polls}
             import_string("authz_project.metrics.start")(number, pools)
-        start_watch()
+        start_thread("late bodies", _watch)
         begin_logs()
         begin_traces()
         if "postgresql" in settings.DATABASES["default"]["ENGINE"]:

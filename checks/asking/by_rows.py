@@ -109,7 +109,9 @@ def statements_for(session: LiveSession, questions: Sequence[Question], context:
     program = session.program_of(common)
     known = [_compiled(session, common, outline) for outline in rows if all(map(program.knows, outline.types))]
     together = [each for each in known if each.expression]
-    groups = _groups_of(session, common).with_all(together) if together else []
+    # What is compiled within a transaction gets groups of its own.
+    kept = _groups.get(common) or _groups.made_once(common, Groups) if session.keeps() else Groups()
+    groups = kept.with_all(together) if together else []
     found = [_ready(session, common, group, rows, context, given) for group in groups]
     for each in known:
         if each.expression is None:
@@ -188,11 +190,6 @@ class Groups:
             self._groups.append([])
         self._groups[-1].append(compiled)
         self._places[compiled.outline] = len(self._groups) - 1
-
-
-def _groups_of(session: LiveSession, common: StatementKey) -> Groups:
-    """Return the groups of a policy's outlines. What is compiled within a transaction gets groups of its own."""
-    return _groups.get(common) or _groups.made_once(common, Groups) if session.keeps() else Groups()
 
 
 def _fits(compiled: CompiledOutline, group: Sequence[CompiledOutline]) -> bool:
@@ -431,7 +428,7 @@ def _stored_types(environment_id: int, pattern: FactPattern, context: Sequence[F
 def facts_to_json(pattern: FactPattern, found: Answered) -> list[dict[str, object]]:
     """Return the facts, sorted. If an argument may be any value of any type, that is one fact, without a type there."""
     rows = {_cells(found.questions[index], row) for index, row in found.rows}
-    every = _every_type(found.session.program)
+    every = frozenset(name for name, types in found.session.program.subtypes.items() if name in types)
     for place, arg in enumerate(pattern.args):
         if arg.type is None and every:
             rows = _without_type(rows, place, every)
@@ -458,7 +455,3 @@ def _without_type(rows: set[tuple[_Cell, ...]], place: int, every: Types) -> set
     whole = {rest for rest, types in groups.items() if types >= every}
     kept = {row for row in rows if row[place][1] is not None or row[:place] + row[place + 1 :] not in whole}
     return kept | {(*rest[:place], (None, None), *rest[place:]) for rest in whole}
-
-
-def _every_type(program: Program) -> Types:
-    return frozenset(name for name, types in program.subtypes.items() if name in types)

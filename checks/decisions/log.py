@@ -409,11 +409,7 @@ def _queue(
         writer.leave_out(1, reason)
 
 
-def _decision(body: object) -> spans.Noted:
-    return ("decision", 0.0, 0.0, tally_of(body))
-
-
-_part_of = Memo(_decision)
+_part_of = Memo(lambda body: ("decision", 0.0, 0.0, tally_of(body)))
 
 
 def _notice(answer: object) -> None:
@@ -434,7 +430,7 @@ def _entry(
             time.perf_counter(),
             request.id,
             who.environment_id,
-            who.author or _names.get(who.key_hash) or _read(who.key_hash, _author),
+            who.author or _names.get(who.key_hash) or _read(who.key_hash, lambda each: caller_of_hash(each).author),
             request.headers["PATH_INFO"],
             request.body,
             request.is_of_published_client,
@@ -455,10 +451,6 @@ def _read(key: Any, read: Callable[[Any], Any]) -> Any:
     found = read(key)
     _names.store(key, found)
     return found
-
-
-def _author(key_hash: str) -> str:
-    return caller_of_hash(key_hash).author
 
 
 def _number(version_id: int) -> int:

@@ -275,13 +275,9 @@ def moment_text(line: LogLine, at: int) -> str | int:
 
 def _lifetime(environment_id: int, number: int) -> tuple[int | None, int | None]:
     """Return when the revision was committed (None: unknown), and when the next one was (None: it is the latest)."""
-    if _is_latest(environment_id, number):
+    if not Revision.objects.filter(environment=environment_id, number__gt=number).exists():
         return _begun(environment_id, number), None
     return _past_lifetime(environment_id, number)
-
-
-def _is_latest(environment_id: int, number: int) -> bool:
-    return not Revision.objects.filter(environment=environment_id, number__gt=number).exists()
 
 
 @lru_cache(maxsize=10_000)

@@ -247,7 +247,7 @@ def problem_at(parser: Parser, notes: Notes, kept: Sequence[Token], token: Token
 
     `kept` has the tokens up to and including that one.
     """
-    expected = _acceptable(parser)
+    expected = {kind for kind in parser.action[parser.statestack[-1]] if _accepts(parser, kind)}
     earlier = kept[-2:-1] if token else kept[-1:]
     before = earlier[0].end if earlier else 0
     if _lacks_semicolon(notes, expected, token, before):
@@ -256,11 +256,6 @@ def problem_at(parser: Parser, notes: Notes, kept: Sequence[Token], token: Token
     if token is None:
         return _at_end(parser, Span(before, before), expected)
     return _in_text(parser, notes, token, expected)
-
-
-def _acceptable(parser: Parser) -> set[str]:
-    """Return the kinds of token that the parser could accept next."""
-    return {kind for kind in parser.action[parser.statestack[-1]] if _accepts(parser, kind)}
 
 
 def _accepts(parser: Parser, kind: str) -> bool:
@@ -294,13 +289,13 @@ def _at_end(parser: Parser, span: Span, expected: set[str]) -> Problem:
 
 def _in_text(parser: Parser, notes: Notes, token: Token, expected: set[str]) -> Problem:
     span = Span(token.lexpos, token.lexpos + len(token.value))
-    if token.value in RESERVED and "NAME" in expected and _looks_like_name(notes, span, expected):
+    if (
+        token.value in RESERVED
+        and "NAME" in expected
+        and (_BETWEEN_ITEMS in expected or _AFTER_NAME.match(notes.source.text, span.end))
+    ):
         return Problem(f"{shown(token.value)} is a reserved word", span, "choose another name")
     return Problem(f"unexpected {shown(token.value)}", span, _hint(parser.symstack[-1], token, expected))
-
-
-def _looks_like_name(notes: Notes, span: Span, expected: set[str]) -> bool:
-    return _BETWEEN_ITEMS in expected or bool(_AFTER_NAME.match(notes.source.text, span.end))
 
 
 def _hint(previous: StackSymbol, token: Token, expected: set[str]) -> str:

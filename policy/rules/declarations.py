@@ -480,7 +480,8 @@ def _check_relation_types(
     blocks: Mapping[str | None, ast.Block], masks: Mapping[str, Mask], types: Mapping[str, TypeDef], problems: Problems
 ) -> None:
     for name, block in blocks.items():
-        for relation in _relations(block):
+        maps = [item for item in block.items if isinstance(item, ast.RelationMap) and block.name]
+        for relation in (each for item in maps for each in item.relations):
             if relation.type is None:
                 continue
             target = relation.type.text
@@ -490,12 +491,6 @@ def _check_relation_types(
             elif target not in masks:
                 hint = did_you_mean(target, (*types, *ABSTRACT)) or f"declare it: `resource {target} {{}}`"
                 problems.error(relation.type.span, f"unknown type {shown(target)}", hint)
-
-
-def _relations(block: ast.Block) -> Iterator[ast.Relation]:
-    for item in block.items:
-        if isinstance(item, ast.RelationMap) and block.name:
-            yield from item.relations
 
 
 # ---- extends --------------------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ def tests_of(
     found = []
     for test in tests:
         own = _own_facts(test.setup, accepted, known, problems)
-        used = _used_fixtures(test, fixtures)
+        used = reachable(_used_by(test, fixtures), lambda name: _used_by(fixtures[name], fixtures))
         room -= len(own) + sum(len(facts[name]) for name in used)
         if room < 0:
             hint = "use smaller fixtures, or fewer of them"
@@ -112,11 +112,6 @@ def _check_cycles(fixtures: Mapping[str, ast.Fixture], problems: Problems) -> No
             users = [fixtures[each] for each in fixtures if each in components.members(number)]
             use = next(use for each in users for use in _uses(each) if use.name.text == name)
             problems.error(use.span, f"fixture {shown(name)} includes itself", "remove one of the uses")
-
-
-def _used_fixtures(test: ast.Test, fixtures: Mapping[str, ast.Fixture]) -> list[str]:
-    """Return the fixtures that the test's setup uses, directly or indirectly."""
-    return reachable(_used_by(test, fixtures), lambda name: _used_by(fixtures[name], fixtures))
 
 
 def _used_by(item: ast.Fixture | ast.Test, fixtures: Mapping[str, ast.Fixture]) -> list[str]:

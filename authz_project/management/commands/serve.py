@@ -161,7 +161,7 @@ class Command(ServiceCommand):
             settings.SCIM_MAPPING = scim_mapping(scim)
         with alone() as created:
             call_command("migrate", verbosity=0)
-            beside = [self.prepare_copy(follow)] if follow else []
+            beside = [partial(settings.FOLLOW.follow, copy_of(follow).pk)] if follow else []
             said_of_keys = "" if follow else self.prepare_keys(dev, not no_first_key)
         if not dev:
             refuse_weak_secret(secret_that_is_set())  # generated, or read from beside the database
@@ -212,7 +212,8 @@ class Command(ServiceCommand):
             self.say(f"            load one with `{program} load_policy FILE`, or try `{program} load_example`")
         processes = f"{workers} processes" if workers != 1 else "1 process"
         self.say(f"  API       {origin}/api, {processes} of {counted(threads, 'thread')}")
-        login = "" if has_login() else f"; create a login with `{program} createsuperuser`"
+        has_login = get_user_model().objects.filter(is_active=True, is_staff=True).exists()
+        login = "" if has_login else f"; create a login with `{program} createsuperuser`"
         self.say(f"  admin     {origin}/admin/{login}")
         self.say(f"  docs      {origin}/docs/")
         if metrics:
@@ -225,10 +226,6 @@ class Command(ServiceCommand):
             self.say(f"  not set   {unset}: recommended for production, see {origin}/docs/settings/")
         self.say("  stop      with Ctrl-C or SIGTERM; requests in flight finish first")
         connections.close_all()
-
-    def prepare_copy(self, url: str) -> Target:
-        """Make the database a copy, if it is new; return what keeps it up to date."""
-        return partial(settings.FOLLOW.follow, copy_of(url).pk)
 
     def prepare_keys(self, dev: bool, makes_first: bool = True) -> str:
         """Create or delete keys as the mode requires. Return the message about them; empty if there is none."""
@@ -280,10 +277,6 @@ def replicas_that_belong_here() -> list[ReplicaStatus]:
         if each.is_stranger:
             raise CommandError(f"DATABASE_REPLICA_URL: {each.name}: {each.reason}")
     return found
-
-
-def has_login() -> bool:
-    return get_user_model().objects.filter(is_active=True, is_staff=True).exists()
 
 
 @contextmanager

@@ -163,7 +163,8 @@ def hop_of(clause: Clause, pattern: Pattern, component: ComponentOf) -> tuple[in
             rest = clause.body[:place] + clause.body[place + 1 :]
             index = _moved(clause, call, rest)
             own = {component(pattern), component(pattern_of(call))}
-            if index is not None and not _takes_part(rest, own, component):
+            recurs = own - {None}
+            if index is not None and not any(component(pattern_of(call)) in recurs for call in mentioned(rest)):
                 ends = (clause.params[index], call.args[index])
                 return index, Hop(canonical(Clause(ends, rest)), call.types[index])
     return None
@@ -230,11 +231,6 @@ def _moved(clause: Clause, call: Call, rest: tuple[Literal, ...]) -> int | None:
     positive = variables_of(each for each in rest if not isinstance(each, (Neg, Cmp)))
     is_apart = {start, end} <= positive and not kept & variables_of(rest)
     return moved[0] if is_apart else None
-
-
-def _takes_part(literals: tuple[Literal, ...], own: set[int | None], component: ComponentOf) -> bool:
-    """Return whether a call among the literals, including negated ones, recurses in one of the components."""
-    return any(component(pattern_of(call)) in own - {None} for call in mentioned(literals))
 
 
 # ---- Clauses -> only those that some facts can make true ----------------------------------------------------------
@@ -417,7 +413,7 @@ class Renamed:
         self._clauses = clauses
         self._calls: dict[Pattern, frozenset[Call]] = {}  # on the chains of a pattern, including its own call
         self._stored: dict[Pattern, bool] = {}
-        self._hops = cache(self._some_hop)
+        self._hops = cache(lambda own: any(hop_of(each, own, lambda _: None) for each in self._clauses(own)))
 
     def __call__(self, pattern: Pattern) -> tuple[Clause, ...]:
         clauses, self._calls[pattern] = self._walk(pattern)
@@ -465,9 +461,6 @@ class Renamed:
         if (call.predicate, call.subset) == (pattern.predicate, pattern.subset):
             return False
         return self._hops(pattern_of(call))
-
-    def _some_hop(self, pattern: Pattern) -> bool:
-        return any(hop_of(clause, pattern, lambda _: None) for clause in self._clauses(pattern))
 
     def _with_facts(self, clause: Clause) -> Clause:
         body = tuple([self._as_fact(literal) for literal in clause.body])

@@ -557,7 +557,7 @@ class AsOfRenderer(StoredRenderer):
 
     def named(self, branch: Branch, scope: Scoped) -> Scoped:
         scope = super().named(branch, scope)
-        own = {each.number for each in branch.sources if _is_stored(each)}
+        own = {each.number for each in branch.sources if isinstance(each, FactScan) and each.store == "stored"}
         return scope._replace(looked_up=scope.looked_up | own)
 
     def read(self, branch: Branch, columns: Sequence[Column], scope: Scoped) -> tuple[list[Text], list[Text]]:
@@ -610,7 +610,3 @@ class TabledAsOfRenderer(StoredRenderer):
 
     def _facts(self, store: str) -> str:
         return FACTS_THEN if store == "stored" else super()._facts(store)
-
-
-def _is_stored(source: PlanSource) -> bool:
-    return isinstance(source, FactScan) and source.store == "stored"
