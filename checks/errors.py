@@ -135,3 +135,17 @@ class PlannedTooLong(TooComplex):
 class NestedTooDeep(TooComplex):
     def __init__(self) -> None:
         super().__init__("the maximum nesting depth of rules")
+
+
+class TooManyIntegers(TooComplex):
+    """Rules compare Integers that nothing mentions with each other, in a recursion or at too many levels."""
+
+    def __init__(self) -> None:
+        AuthzError.__init__(
+            self,
+            "the rules compare Integers that no fact has with each other, in a recursion or at too many levels; pass "
+            "one of them to a predicate that has facts",
+        )
+
+    def blame(self, line: int, rule: str) -> None:
+        """Keep the message: no single rule takes many steps."""

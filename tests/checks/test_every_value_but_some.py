@@ -111,6 +111,11 @@ ROW = (
     "row(a: Integer, b: Integer, c: Integer, d: Integer, e: Integer) if 10 < a and a < b and b < c and c < d and d < e"
     " and e < {}; ok(u: User) if known(u) and row(a, b, c, d, e);"
 )
+NUMBER = "any(_: Integer); has_1(x: Integer, y: Integer) if any(z) and x < z and z < y;"
+SEVEN = NUMBER + "".join(
+    f" has_{n + 1}(x: Integer, y: Integer) if any(z) and x < z and z < y and has_{n}(z, y);" for n in range(1, 7)
+)
+SEVEN += " ok(u: User) if known(u) and {}has_7(10, 18);"
 LARGEST = "beyond(n: Integer) if not taken(n) and n > 9223372036854775806; ok(u: User) if known(u) and beyond(n);"
 OUT = "some(_: Integer); ok(u: User) if known(u) and some(n) and not within(n);"
 LARGER = f"within(n: Integer) if n <= 9223372036854775806; {OUT}"
@@ -128,6 +133,8 @@ TRUTH = "open(b: Boolean) if not taken(b); ok(u: User) if known(u) and open(b);"
         (TRIO, [], True),
         (ROW.format(20), [], True),
         (ROW.format(15), [], False),
+        (SEVEN.format(""), [], True),
+        (SEVEN.format("not "), [], False),
         (LARGEST, [], True),
         (LARGEST, ["9223372036854775807"], False),
         (LARGER, [], True),
@@ -146,6 +153,27 @@ def test_what_only_tests_mention_has_any_value_of_its_type(api, rules, taken, is
     explained = api.post("/explain", query)
     assert explained.status_code == 200, explained.content
     assert explained.json()["calls"][0]["allowed"] is is_ok
+
+
+EVEN = (
+    f"{NUMBER} next(x: Integer, y: Integer) if x < y and not has_1(x, y);"
+    " even(0); even(y: Integer) if even(x) and next(x, z) and next(z, y); ok(u: User) if known(u) and even({});"
+)
+WITHIN = (
+    "within(x: Integer, y: Integer) if part(x, z) and within(z, y) and x < z; within(x: Integer, y: Integer) if y > x;"
+    " ok(u: User) if known(u) and within(1, 9);"
+)
+
+
+def test_numbers_without_facts_are_not_counted_by_recursion(api):
+    """Which would take as many of them as there are; those that facts have may be compared so."""
+    publish(api, f"actor User {{}} {EVEN.format(20)}")
+    store(api, fact("known", "User:ann"))
+    query = {"predicate": ["ok", ["u"]], "calls": [], "constraints": {"u": {"type": "User", "ids": ["ann"]}}}
+    answer = api.post("/evaluate_query", query)
+    assert (answer.status_code, "compare Integers that no fact has" in answer.json()["message"]) == (400, True)
+    publish(api, f"actor User {{}} {WITHIN}")
+    assert api.post("/evaluate_query", query).json() == {"results": [{"u": "ann"}]}
 
 
 def test_given_resources_are_always_answered(api):

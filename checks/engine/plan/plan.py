@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import cached_property
@@ -39,7 +39,7 @@ from checks.engine.rules.clauses import (
     value,
 )
 from checks.engine.rules.ruleset import RuleSet
-from checks.errors import UnboundVariable
+from checks.errors import TooManyIntegers, UnboundVariable
 from policy.rules.components import reachable
 from policy.rules.program import Signature
 from policy.values import INTEGER
@@ -665,7 +665,7 @@ class Domains:
     """What a question's facts, rules and values mention, by type.
 
     No clause can tell more values apart than it has variables. So that many stand for all that nothing mentions: other
-    ids or, on either side of each Integer, the next ones.
+    ids or, on either side of each Integer, the next ones. Of Integers there may be more (see `told_apart`).
     """
 
     positions: dict[str, dict[ArgumentPosition, None]] = field(default_factory=lambda: defaultdict(dict))
@@ -674,13 +674,14 @@ class Domains:
     variables: dict[str, set[Term]] = field(default_factory=lambda: defaultdict(set))  # of the last clause
     most_variables: dict[str, int] = field(default_factory=lambda: defaultdict(lambda: LEAST_COMPARED))
     has_pairs: bool = False  # whether a rule compares two variables
+    clauses: list[tuple[Pattern, Clause, set[Term]]] = field(default_factory=list)  # each with its Integers
 
     def of(self, number: int, type_name: str) -> Domain:
         """Return the ids of a type as a source with this number."""
         most = self.most_variables[type_name]
         others = FAR_NUMBERS if type_name == INTEGER else map(stand_in, range(most if self.has_pairs else 1))
         ids = (*others, *sorted(self.ids[type_name]))
-        near = most if type_name == INTEGER else 0
+        near = max(most, told_apart(self.clauses)) if type_name == INTEGER else 0
         return Domain(number, type_name, tuple(self.positions[type_name]), ids, tuple(self.values[type_name]), near)
 
     def add(self, types: Iterable[str], terms: Iterable[Term]) -> None:
@@ -693,14 +694,14 @@ class Domains:
                 case Var() | Inner():
                     self.variables[kind].add(term)
 
-    def add_clause(self, types: tuple[str, ...], clause: Clause) -> None:
-        """Add a clause, whose parameters have these types."""
+    def add_clause(self, pattern: Pattern, clause: Clause) -> None:
         self.variables.clear()
-        self.add(types, clause.params)
+        self.add(pattern.types, clause.params)
         for literal in clause.body:
             self._add_literal(literal)
         for kind, found in self.variables.items():
             self.most_variables[kind] = max(self.most_variables[kind], len(found))
+        self.clauses.append((pattern, clause, self.variables[INTEGER]))
 
     def _add_literal(self, literal: Literal) -> None:
         match literal:
@@ -726,10 +727,10 @@ def domains_of(rules: RuleSet, literals: Iterable[Literal]) -> Domains:
     found = Domains()
     asked = Clause((), tuple(literals))
     every = reachable(map(pattern_of, mentioned(asked.body)), lambda pattern: _led_to(rules, pattern), tick)
-    found.add_clause((), asked)
+    found.add_clause(Pattern("", (), ()), asked)
     for pattern in every:
         for clause in rules.alternatives(pattern):
-            found.add_clause(pattern.types, clause)
+            found.add_clause(pattern, clause)
             variables = [each for each in clause.params if isinstance(each, Var)]
             found.has_pairs |= len(set(variables)) < len(variables) and not pattern.is_path
     return found
@@ -737,3 +738,81 @@ def domains_of(rules: RuleSet, literals: Iterable[Literal]) -> Domains:
 
 def _led_to(rules: RuleSet, pattern: Pattern) -> list[Pattern]:
     return [pattern_of(call) for clause in rules.alternatives(pattern) for call in mentioned(clause.body)]
+
+
+# ---- Integers that nothing mentions --------------------------------------------------------------------------------
+#     any(_: Integer);
+#     has_one(x: Integer, y: Integer) if any(z) and x < z and z < y;
+#     has_two(x: Integer, y: Integer) if any(z) and x < z and has_one(z, y);
+#
+# Clauses that compare such Integers count those between two others: more of them, the deeper they call each other.
+
+MOST_TOLD_APART = 100
+
+
+def told_apart(clauses: Sequence[tuple[Pattern, Clause, set[Term]]]) -> int:
+    """Return how many Integers between two others the clauses can tell from any larger number.
+
+    A clause picks n Integers, along with what it calls. They make n + 1 parts of those between two others. If negations
+    can tell m in each part, the clause can tell (n + 1)(m + 1) - 1. In a recursion there is no limit.
+    """
+    unbound = _unbound_integers(clauses)
+    counts: dict[Pattern, tuple[int, int]] = {}  # n, m + 1
+    before = None
+    while counts != before:
+        before = dict(counts)
+        for (pattern, clause, _), terms in zip(reversed(clauses), reversed(unbound)):
+            tick()
+            picked, inner = map(max, _counts(clause, terms, counts), counts.get(pattern, (0, 0)))
+            if (picked + 1) * inner > MOST_TOLD_APART:
+                raise TooManyIntegers
+            counts[pattern] = picked, inner
+    return max((picked + 1) * inner - 1 for picked, inner in counts.values())
+
+
+def _counts(clause: Clause, terms: set[Term], counts: Mapping[Pattern, tuple[int, int]]) -> tuple[int, int]:
+    """Return the clause's n, and m + 1; zeros if it compares the size of no Integers among these terms."""
+    sizes = (each for each in clause.body if isinstance(each, Cmp) and each.operator not in ("=", "!="))
+    inner = int(any(each.left in terms and each.right in terms for each in sizes))
+    picked = sum(isinstance(each, Var) for each in terms.difference(clause.params))
+    for literal in clause.body:
+        match literal:
+            case Call():
+                more, inside = counts.get(pattern_of(literal), (0, 0))
+                picked, inner = picked + more, max(inner, inside)
+            case Neg(call):
+                more, inside = counts.get(pattern_of(call), (0, 0))
+                more += sum(isinstance(each, Inner) for each in call.args)
+                inner = max(inner, (more + 1) * inside)
+    return (picked, inner) if inner else (0, 0)
+
+
+def _unbound_integers(clauses: Sequence[tuple[Pattern, Clause, set[Term]]]) -> list[set[Term]]:
+    """Return the Integers of each clause that may be any: those that no fact, value of the question or rule binds."""
+    is_any: set[tuple[Pattern, int]] = set()  # arguments
+    while True:
+        unbound = [integers - _bound(clause, is_any) for _, clause, integers in clauses]
+        found = {
+            (pattern, index)
+            for (pattern, clause, _), terms in zip(clauses, unbound)
+            for index, param in enumerate(clause.params)
+            if param in terms
+        }
+        if found <= is_any:
+            return unbound
+        is_any |= found
+
+
+def _bound(clause: Clause, is_any: set[tuple[Pattern, int]]) -> set[Term]:
+    found: set[Term] = set()
+    for literal in clause.body:
+        match literal:
+            case Scan(args=args):
+                found.update(args)
+            case Given(variable=variable) | Member(variable=variable):
+                found.add(variable)
+            case Call() | Neg():
+                call = literal if isinstance(literal, Call) else literal.call
+                bound = [arg for index, arg in enumerate(call.args) if (pattern_of(call), index) not in is_any]
+                found.update(arg for arg in bound if isinstance(literal, Call) or isinstance(arg, Inner))
+    return found
