@@ -495,7 +495,8 @@ class BulkActions(Answering):
         "POST": Doc(
             "List actions in bulk",
             many(ref("Actions")),
-            "The context facts, `as_of` and `policy_version` of the first query apply to all.",
+            "The context facts, `as_of` and `policy_version` of the first query apply to all; no other query may have "
+            "different ones.",
             deprecated_for="POST /api/actions",
         )
     }
@@ -651,14 +652,15 @@ def moment_asked(request: Request, who: Caller) -> Moment | None:
 
 
 def moment_of_many(bodies: list[dict], who: Caller) -> Moment | None:
-    """Return the moment of all questions of a request: that of the first, from which no other may differ."""
-    if all(body.keys().isdisjoint(serializers.MOMENT) for body in bodies):
-        return None
+    """Return the moment of all questions of a request: that of the first, from which no other may differ.
+
+    Nor may it bring other context facts: without them, a `not` could hold.
+    """
     for index, body in enumerate(bodies):
-        for name in serializers.MOMENT:
-            if body.get(name) not in (None, bodies[0].get(name)):
+        for name in (*serializers.MOMENT, "context_facts"):
+            if body.get(name) not in (None, [], bodies[0].get(name)):
                 raise MalformedRequest(f"[{index}].{name}", "must be the same as in the first query")
-    return _moment_in(bodies[0], who, "[0]")
+    return _moment_in(bodies[0], who, "[0]") if bodies else None
 
 
 def _moment_in(body: dict, who: Caller, path: str) -> Moment | None:

@@ -244,6 +244,8 @@ def argument_from_json(raw: object, path: str) -> Argument:
     if not isinstance(raw, dict):
         _refuse(path, 'must be null or an object with "type" and "id"', raw)
     type_name, id_text = raw.get("type"), raw.get("id")
+    if "id" not in raw and (others := raw.keys() - {"type"}):  # such as `ID`: a delete would match every id
+        raise MalformedRequest(path, f"must have no `{min(others)}`, but `type` and `id`, or neither")
     if type_name is not None:
         type_name = _text(type_name, f"{path}.type")
     if id_text is None:

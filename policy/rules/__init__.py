@@ -50,6 +50,7 @@ def compile_policy(policy: ast.Policy, source: Source) -> Program:
         tests=tests,
         warnings=problems.sorted_warnings(),
         digest=sha256(source.text.encode()).hexdigest(),
+        defined=frozenset(rule.head.predicate.text for rule in longhand),
     )
 
 

@@ -189,6 +189,7 @@ class Program:
     tests: tuple[Test, ...]
     warnings: tuple[Problem, ...]
     digest: str  # of the source text
+    defined: frozenset[str] = frozenset()  # predicates of all rules, also of those that are left out as never true
 
     @cached_property
     def written(self) -> Mapping[Span, tuple[Rule, ...]]:
@@ -226,7 +227,7 @@ class Program:
     def predicates(self) -> frozenset[str]:
         """Return every predicate that a query may use: defined, called or declared."""
         names = {name for name, _ in self.accepted} | {name for name, _ in self.rules_by_predicate}
-        return frozenset(names) - self.helpers
+        return self.defined.union(names) - self.helpers
 
     @cached_property
     def values(self) -> Mapping[str, frozenset[str]]:

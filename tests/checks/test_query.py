@@ -170,6 +170,14 @@ def test_abstract_types_are_refused(orgs, name):
     assert (answer.status_code, answer.json()["message"].split(":")[0]) == (400, "constraints.u.type")
 
 
+def test_a_predicate_whose_rules_are_never_true_has_no_answers(api):
+    publish(api, "actor User {} may(u: User) if known(u) and false; sees(u: User) if known(u) and u != u;")
+    for name in ("may", "sees"):
+        query = {"predicate": [name, ["u"]], "calls": [], "constraints": {"u": {"type": "User", "ids": None}}}
+        answer = api.post("/evaluate_query", query)
+        assert (answer.status_code, answer.json()) == (200, {"results": []})
+
+
 def test_unknown_predicates_are_refused_with_a_hint(orgs):
     answer = evaluate(orgs, ("alow", "u a r"), u="User", a="String", r="Org")
     assert (answer.status_code, answer.json()) == (

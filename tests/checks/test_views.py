@@ -176,6 +176,18 @@ def test_bulk_actions_answer_in_order_and_share_the_first_context(repos):
     assert repos.post("/bulk_actions", []).json() == []
 
 
+def test_bulk_actions_with_other_context_facts_later_are_refused(repos):
+    """They would not count, and a `not` could hold for lack of them."""
+    hidden, other = ([fact("has_role", "User:ann", "writer", name)] for name in ("Repo:z", "Repo:y"))
+    first, second = about("User:ann", "Repo:z", context_facts=hidden), about("User:ann", "Repo:y", context_facts=other)
+    same = second | {"context_facts": hidden}
+    assert repos.post("/bulk_actions", [first, same]).json() == [{"results": ["read", "write"]}, {"results": []}]
+    for bodies in ([first, second], [first | {"context_facts": []}, second]):
+        answer = repos.post("/bulk_actions", bodies)
+        message = "[1].context_facts: must be the same as in the first query"
+        assert (answer.status_code, answer.json()["message"]) == (400, message)
+
+
 def test_bulk_actions_say_which_element_is_wrong(repos):
     answer = repos.post("/bulk_actions", [about("User:ann", "Repo:a"), {"actor_type": "User"}])
     assert (answer.status_code, answer.json()["message"].split(":")[0]) == (400, "[1].actor_id")

@@ -106,7 +106,9 @@ def test_patterns_know_three_kinds_of_argument(sent, meant):
     assert wire.pattern_from_json(fact(sent), "") == FactPattern("p", (meant,))
 
 
-@pytest.mark.parametrize("sent", [{"id": "x"}, value(5), value(type=5), "x", [], value("x\0")])
+@pytest.mark.parametrize(
+    "sent", [{"id": "x"}, {"type": "T", "ID": "x"}, {"Type": "T"}, value(5), value(type=5), "x", [], value("x\0")]
+)
 def test_other_arguments_of_patterns_are_refused(sent):
     with pytest.raises(MalformedRequest):
         wire.pattern_from_json(fact(sent), "")
