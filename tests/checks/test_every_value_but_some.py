@@ -107,6 +107,11 @@ TRIO = (
     "trio(x: User, y: User, z: User) if x != y and y != z and x != z and not known(x) and not known(y)"
     " and not known(z); ok(u: User) if known(u) and trio(x, y, z);"
 )
+TWO = "any(_: User); same(x: User, x); ok(u: User) if known(u) and any(x) and any(y) and not same(x, y);"
+THREE = (
+    "any(_: User); same(x: User, x); ok(u: User) if known(u) and any(x) and any(y) and any(z) and not same(x, y)"
+    " and not same(y, z) and not same(x, z);"
+)
 ROW = (
     "row(a: Integer, b: Integer, c: Integer, d: Integer, e: Integer) if 10 < a and a < b and b < c and c < d and d < e"
     " and e < {}; ok(u: User) if known(u) and row(a, b, c, d, e);"
@@ -131,6 +136,8 @@ TRUTH = "open(b: Boolean) if not taken(b); ok(u: User) if known(u) and open(b);"
         (BETWEEN, [], True),
         (PAIR, [], True),
         (TRIO, [], True),
+        (TWO, [], True),
+        (THREE, [], True),
         (ROW.format(20), [], True),
         (ROW.format(15), [], False),
         (SEVEN.format(""), [], True),

@@ -119,7 +119,7 @@ FAULTS = {
         Unfolder, "finished", lambda self, draft: finished(self, replace(draft, pending=())), "finished", 112
     ),
     "some value is one that nothing mentions": Fault(
-        Unfolder, "_with_some", lambda _, draft, free: bind(draft, {free: FRESH}), "finished", policy=SOME_VALUE
+        Unfolder, "_with_some", lambda _, draft, free, others: bind(draft, {free: FRESH}), "finished", policy=SOME_VALUE
     ),
     "a branch is lost": Fault(Explored, "collected", without_last(Explored.collected), "explored", 2),
     "a branch is lost in place": Fault(planner, "inlined", changed(planner.inlined, entry=[]), "plan: EXITS", 4),

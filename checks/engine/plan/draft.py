@@ -25,7 +25,6 @@ from checks.engine.plan.plan import (
     innermost,
 )
 from checks.engine.rules.clauses import (
-    FRESH,
     UNBOUND,
     Call,
     Cmp,
@@ -45,6 +44,7 @@ from checks.engine.rules.clauses import (
     Var,
     check,
     is_bound,
+    is_stand_in,
     pattern_of,
     substituted,
     substituted_terms,
@@ -231,7 +231,7 @@ def comparison(operator: str, left: Operand, right: Operand) -> Condition | bool
     `=` and `!=` are certain for names, and for anything compared with itself; other comparisons only for two constants.
     How large a value is that nothing mentions is never certain.
     """
-    if FRESH in (left, right) and operator not in ("=", "!="):
+    if operator not in ("=", "!=") and any(isinstance(each, Const) and is_stand_in(each.id) for each in (left, right)):
         raise UnboundVariable("")
     if left == right and operator in ("=", "!="):
         return operator == "="

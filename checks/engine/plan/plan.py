@@ -676,6 +676,10 @@ class Domains:
     has_pairs: bool = False  # whether a rule compares two variables
     clauses: list[tuple[Pattern, Clause, set[Term]]] = field(default_factory=list)  # each with its Integers
 
+    @property
+    def most_stand_ins(self) -> int:
+        return max(self.most_variables.values(), default=LEAST_COMPARED)
+
     def of(self, number: int, type_name: str) -> Domain:
         """Return the ids of a type as a source with this number."""
         most = self.most_variables[type_name]

@@ -52,7 +52,6 @@ from checks.engine.plan.plan import (
     state_of,
 )
 from checks.engine.rules.clauses import (
-    FRESH,
     Call,
     Cmp,
     Col,
@@ -71,6 +70,7 @@ from checks.engine.rules.clauses import (
     mapped,
     pattern_of,
     spend,
+    stand_in,
     substituted,
     substituted_terms,
     terms_of,
@@ -560,7 +560,7 @@ class Unfolder:
         asked = {out for out in draft.outs if isinstance(out, Var)}
         free = [each for each in variables if each not in asked]
         if free:
-            return [self._with_some(draft, free[0])]
+            return [self._with_some(draft, free[0], len(free) - 1)]
         if unmet and self.grounding:
             return [self._with_each(draft, next(out for out in draft.outs if out in variables_of(unmet)))]
         columns: dict[Var, Var] = {}
@@ -570,17 +570,19 @@ class Unfolder:
         guards = tuple(substituted(literal, columns) for literal in unmet)
         return [Exit(draft.branch, substituted_terms(draft.outs, columns), guards)]
 
-    def _with_some(self, draft: Draft, variable: Var) -> Draft:
+    def _with_some(self, draft: Draft, variable: Var, others: int) -> Draft:
         """Bind a variable that only negations mention, so that they hold for some value of it.
 
-        A single id that nothing mentions is enough if facts about an id can only make them false. Otherwise, all ids
-        are tried for which they may have other results (see `RelevantIds`).
+        A single id that nothing mentions is enough if facts about an id can only make them false. As a rule may except
+        two equal ids, it is not that of one of the `others`, nor in a domain. Otherwise, all ids are tried for which
+        they may have other results (see `RelevantIds`).
         """
         if self.grounding and not self.grounding.is_list:
             return self._with_each(draft, variable)
         found = candidates_of(self.rules, draft.pending, variable)
         if found.is_monotone:
-            return bind(draft, {variable: FRESH})
+            taken = others + (self.grounding.domains().most_stand_ins if self.grounding else 0)
+            return bind(draft, {variable: Const(stand_in(taken))})
         if not found.is_complete:
             if self.grounding:
                 return self._with_each(draft, variable)
