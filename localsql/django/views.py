@@ -66,7 +66,7 @@ class PermissionBackend(BaseBackend):
         if label != obj._meta.app_label:
             return False
         word = codename.removesuffix(f"_{obj._meta.model_name}")
-        return authz.authorize(user_obj, settings.PERMISSIONS.get(word, word), obj)
+        return word != "" and authz.authorize(user_obj, settings.PERMISSIONS.get(word, word), obj)
 
     async def ahas_perm(self, user_obj: Any, perm: str, obj: Any = None) -> bool:
         return await sync_to_async(self.has_perm)(user_obj, perm, obj)
@@ -83,6 +83,11 @@ class PermittedAdmin:
     """
 
     permitted_actions: Mapping[str, str] = {"view": "read", "change": "edit", "delete": "delete"}
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if hasattr(cls, "fk_name"):  # Django asks an inline about the object of the page
+            raise TypeError(f"{cls.__name__}: an inline cannot check its rows; use PermittedAdmin with ModelAdmin only")
 
     def get_queryset(self, request: HttpRequest) -> Any:
         found = super().get_queryset(request)  # type: ignore[misc]
@@ -108,14 +113,17 @@ class PermittedAdmin:
             raise PermissionDenied
         return super().save_form(request, form, change)  # type: ignore[misc]
 
-    def response_action(self, request: HttpRequest, queryset: QuerySet[Any]) -> Any:
-        """Refuse an action of the list, such as deletion, unless its permissions are for each of the chosen objects."""
-        known = self.get_actions(request)  # type: ignore[attr-defined]
-        functions = [known[name][0] for name in request.POST.getlist("action") if name in known]
-        words = {word for each in functions for word in getattr(each, "allowed_permissions", ())}
-        is_for_all = request.POST.get("select_across") == "1"
-        chosen = queryset if is_for_all else queryset.filter(pk__in=request.POST.getlist("_selected_action"))
-        for word in words & self.permitted_actions.keys():
-            if not all(self._may(word, request, each) for each in chosen):
-                raise PermissionDenied
-        return super().response_action(request, queryset)  # type: ignore[misc]
+    def get_actions(self, request: HttpRequest) -> dict[str, Any]:
+        """Let an action of the list, such as deletion, run only if its permissions are for each of its objects."""
+        found = super().get_actions(request)  # type: ignore[misc]
+        return {name: (self._checked(function), *more) for name, (function, *more) in found.items()}
+
+    def _checked(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(function)
+        def checked(modeladmin: Any, request: HttpRequest, queryset: QuerySet[Any]) -> Any:
+            for word in self.permitted_actions.keys() & {*getattr(function, "allowed_permissions", ())}:
+                if not all(self._may(word, request, each) for each in queryset):
+                    raise PermissionDenied
+            return function(modeladmin, request, queryset)
+
+        return checked

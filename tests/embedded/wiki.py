@@ -65,6 +65,7 @@ from facts.models import Signature
 from localsql.django import (
     PermissionBackend,
     Permitted,
+    PermittedAdmin,
     actions,
     asking,
     authorize,
@@ -928,6 +929,7 @@ class Projects(World, TestCase):
         assert not self.ann.has_perm("documents.edit_document", self.old)
         assert not self.ann.has_perm("documents.edit_document")
         assert not self.ann.has_perm("other.edit_document", self.plan)
+        assert not self.ann.has_perm("documents._document", self.plan)
         with override_settings(AUTHZ={**settings.AUTHZ, "PERMISSIONS": {"change": "edit"}}):
             assert self.ann.has_perm("documents.change_document", self.plan)
         self.ann.is_active = False
@@ -1023,11 +1025,17 @@ class Projects(World, TestCase):
         with patch.object(admin.site._registry[Document], "actions", [retitle]):
             for chosen, more, status in (
                 ([self.plan, self.news], {}, 403), ([self.news], {"action": ["retitle", ""]}, 403),
-                ([self.plan], {"select_across": "1"}, 403), ([self.plan], {}, 302),
+                ([self.plan], {"select_across": "1"}, 403), ([self.plan], {"select_across": "true"}, 403),
+                ([self.plan], {}, 302),
             ):  # fmt: skip
                 form = {"action": "retitle", "index": "0", "_selected_action": [each.pk for each in chosen], **more}
                 assert self.client.post("/admin/documents/document/", form).status_code == status
         assert list(Document.objects.filter(title="changed")) == [self.plan]
+
+    def test_an_inline_of_the_admin_is_refused(self):
+        """Who may edit the document could edit all of its comments."""
+        with self.assertRaisesRegex(TypeError, "Comments: an inline cannot check its rows"):
+            type("Comments", (PermittedAdmin, admin.TabularInline), {"model": Comment})
 
     @patch.object(admin.site._registry[Document], "list_editable", ["public"])
     def test_the_admin_edits_lists(self):
