@@ -8,8 +8,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, NamedTuple
 
+from django.apps import apps
+from django.core.exceptions import ImproperlyConfigured
 from django.db.models import Model, QuerySet
 
 BindingRows = QuerySet[Any, Any] | Callable[[], QuerySet[Any, Any]]
@@ -42,10 +45,29 @@ class Registry:
 
     def type_of(self, model: type[Model]) -> ModelType:
         concrete = model._meta.concrete_model or model
-        return self.types.get(concrete) or ModelType(concrete._meta.object_name or "", "pk")
+        return self.types.get(concrete) or _own_type(self.version, concrete)
 
 
 registry = Registry()
+
+
+@lru_cache(maxsize=1024)
+def _own_type(version: int, model: type[Model]) -> ModelType:
+    """Return the type with the model's own name; if another model was given this name, one that no policy has.
+
+    Objects of two models would be the same values. Nobody but the project can say which of them the policy is about.
+    """
+    name, label = model._meta.object_name or "", model._meta.label
+    others = [each for each in apps.get_models() if each._meta.object_name == name and each._meta.label != label]
+    if any(each in registry.types and registry.types[each].name == name for each in others):
+        return ModelType(label, "pk")
+    other = next((each for each in others if each not in registry.types and not each._meta.proxy), None)
+    if other is not None:
+        raise ImproperlyConfigured(
+            f"the models {label} and {other._meta.label} have the same name; if the type {name} of the policy is about "
+            f"the former, say so in an authz.py: `type_of({name})`, or else `type_of({name}, 'Another{name}')`"
+        )
+    return ModelType(name, "pk")
 
 
 def bind(fact: str, rows: BindingRows) -> None:

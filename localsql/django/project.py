@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from django.core.checks import CheckMessage, Error, Warning
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import CommandError
 from django.db import DEFAULT_DB_ALIAS, OperationalError, connection
 from django.db.migrations.executor import MigrationExecutor
@@ -87,7 +88,7 @@ def findings_of_bindings(program: Program | None) -> Iterator[CheckMessage]:
     for binding in registry.bindings:
         try:
             table_of(binding)
-        except AuthzError as refused:
+        except (AuthzError, ImproperlyConfigured) as refused:
             yield Error(f"{binding.place}: bind: {refused}", hint="Correct the binding.", id="authz.E103")
             continue
         except OperationalError as failed:  # checks also run where there is no database, as when an image is built

@@ -19,13 +19,16 @@ from django.apps import apps
 from django.conf import settings
 from django.contrib import admin
 from django.contrib.auth.models import AnonymousUser, Permission, User
+from django.contrib.contenttypes.fields import GenericForeignKey
+from django.contrib.contenttypes.models import ContentType
 from django.core.checks import run_checks
-from django.core.exceptions import FieldError, PermissionDenied
+from django.core.exceptions import FieldError, ImproperlyConfigured, PermissionDenied
 from django.core.management import CommandError, call_command
 from django.db import DataError, NotSupportedError, OperationalError, connection, transaction
 from django.db.migrations.recorder import MigrationRecorder
 from django.db.models import (
     CASCADE,
+    BooleanField,
     Case,
     CharField,
     CompositePrimaryKey,
@@ -1144,6 +1147,24 @@ class OtherApps(World, TestCase):
         assert authorize(self.ben, "read", self.secret)
         assert OwnSignature.objects.count() == OwnEnvironment.objects.count() == 1
 
+    def test_objects_of_both_are_not_the_same(self):
+        self.addCleanup(restore, *kept())
+        self.policy("""
+            actor User {} resource Signature { permissions = ["read"]; }
+            has_permission(_: User, "read", _: Signature);
+        """)
+        own, other = apps.get_model("facts.Signature")(pk=1), Signature(pk=1)
+        for each in (own, other):
+            with self.assertRaisesRegex(ImproperlyConfigured, "have the same name"):
+                authorize(self.ann, "read", each)
+        type_of(type(own))
+        assert authorize(self.ann, "read", own) and not authorize(self.ann, "read", other)
+        assert not self.ann.has_perm("authz_facts.read_signature", other)
+        assert "WHERE" in str(type(own).objects.filter(permitted(self.ann, "read", type(own))).query)
+        type_of(Signature, "Other")
+        registry.types.pop(type(own))
+        assert authorize(self.ann, "read", own) and not authorize(self.ann, "read", other)
+
     def test_permissions_are_of_one_of_them(self):
         self.ben.user_permissions.add(Permission.objects.get(content_type__app_label="facts", codename="add_signature"))
         ben = User.objects.get(pk=self.ben.pk)
@@ -1187,6 +1208,10 @@ class SystemChecks(World, TestCase):
         registry.bindings.pop()
         bind("has_relation(Document:_, foldr, Folder:_)", Document.objects.values_list("pk", "folder_id"))
         assert "unknown relation of Document: `foldr` (did you mean `folder`?)" in self.found()["authz.W104"]
+
+    def test_a_name_of_two_models(self):
+        bind("signed(Signature:_)", lambda: Signature.objects.values_list("pk"))
+        assert "have the same name" in self.found()["authz.E103"]
 
     def test_a_key_that_is_no_id(self):
         """A user named `1` would have the roles of the user whose key is 1."""
