@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any, cast
 
@@ -14,6 +14,7 @@ from django.contrib.auth import get_user_model
 from django.core.exceptions import FieldError, PermissionDenied
 from django.db import DEFAULT_DB_ALIAS, NotSupportedError
 from django.db.models import BooleanField, Func, Model, QuerySet
+from django.db.models.expressions import Col
 
 import localsql.django as authz
 from checks.asking import run
@@ -63,7 +64,17 @@ class AccessCondition(Func):
             raise NotSupportedError(f"{source!r} cannot be compared with ids; use a column of texts, numbers or UUIDs")
         outer = outer_column(source, compiler, column.replace("%%", "%"), kind)
         sql, values = authz.condition_sql(self, outer, compiler.query.high_mark is not None)
-        return f"({run.dialect().is_id(column, kind)} AND {sql})", values  # no object: false, and true under NOT
+        tests = [run.dialect().is_id(column, kind), *self._is_of_content_type(source, compiler), sql]
+        return f"({' AND '.join(tests)})", values  # no object: false, and true under NOT
+
+    def _is_of_content_type(self, source: Any, compiler: Any) -> Iterator[str]:
+        """Yield the test that a generic foreign key refers to the model: others have objects with the same key."""
+        field: Any = getattr(source, "target", None)
+        for generic in field.model._meta.private_fields if field else ():
+            if getattr(generic, "fk_field", None) == field.name:
+                kind = generic.get_content_type(model=self.model, using=DEFAULT_DB_ALIAS)
+                column, _ = compiler.compile(Col(source.alias, field.model._meta.get_field(generic.ct_field)))
+                yield f"{column} IS NOT NULL AND {column} = {kind.pk:d}"
 
     def _check_is_of_model(self, field: Any) -> None:
         """Refuse a key of other objects: that a row has the same one as a permitted object means nothing."""

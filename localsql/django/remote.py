@@ -172,12 +172,13 @@ def _types_of(facts: Mapping[str, dict[str, Any]]) -> dict[str, str]:
 def _query(sql: str, columns: Sequence[BoundColumn]) -> str:
     """Return a query whose columns can be compared exactly as they are."""
     shown = ", ".join(f"{_shown(each.name, each.kind)} AS c{at}" for at, each in enumerate(columns))
-    return f"SELECT {shown or '1 AS c0'} FROM ({sql}) q"
+    tests = " AND ".join(run.dialect().is_id(each.name, each.kind) for each in columns)
+    return f"SELECT {shown or '1 AS c0'} FROM ({sql}) q{tests and f' WHERE {tests}'}"
 
 
 def _shown(column: str, kind: IdKind) -> str:
     is_plain = kind is not IdKind.COLLATED and (kind is not IdKind.UUID or connection.vendor == "postgresql")
-    return column if is_plain else f"({run.dialect().id_text(column, kind)})"
+    return run.dialect().itself(column, kind) if is_plain else f"({run.dialect().id_text(column, kind)})"
 
 
 def _sql_type(kind: IdKind) -> str:

@@ -182,31 +182,35 @@ def _kind(text: str, expression: Any) -> IdKind:
 def kind_of_values(expression: Any) -> IdKind | None:
     """Return how the values of an expression are compared with ids; None if they cannot be, exactly."""
     kind = kind_of(expression.output_field, isinstance(expression, Col))
-    if kind is not IdKind.TEXT:
+    query = _LOOSE.get((connection.vendor, kind)) if isinstance(expression, Col) else None
+    if query is None or not _has(registry.version, query, expression.target):
         return kind
-    loose = _loose_columns(registry.version, expression.target.model._meta.db_table)
-    return IdKind.COLLATED if expression.target.column in loose else kind
+    return IdKind.COLLATED if kind is IdKind.TEXT else None
 
 
-@lru_cache(maxsize=256)
-def _loose_columns(version: int, table: str) -> frozenset[str]:
-    """Return the columns of a table in which different texts may be equal, by their types or collations.
+@lru_cache(maxsize=1024)
+def _has(version: int, query: str, field: Any) -> bool:
+    """Return whether a query of a table's columns has that of a field.
 
-    The model may not know of it: it may have another collation, or be a guess at a table that was there before.
+    The model may be a guess at a table that was there before, or not know of a collation.
     """
+    table, is_sqlite = field.model._meta.db_table, connection.vendor == "sqlite"
     with connection.cursor() as cursor:
-        is_sqlite = connection.vendor == "sqlite"
-        cursor.execute(_LOOSE[connection.vendor], [table if is_sqlite else connection.ops.quote_name(table)])
-        return frozenset(name for (name,) in cursor.fetchall())
+        cursor.execute(query, [table.strip('"') if is_sqlite else connection.ops.quote_name(table)])
+        return (field.column,) in cursor.fetchall()
 
 
-_LOOSE = {
-    "postgresql": "SELECT attname FROM pg_attribute LEFT JOIN pg_collation ON pg_collation.oid = attcollation"
-    " WHERE attrelid = to_regclass(%s) AND attnum > 0"
+# Columns in which different texts may be equal, by their types or collations; and those of texts or of fractions.
+_DECLARED = "SELECT name FROM pragma_table_xinfo(%s) WHERE type"  # by its rules of affinity
+_AS_TEXT = "(type LIKE '%%char%%' OR type LIKE '%%clob%%' OR type LIKE '%%text%%')"
+_LOOSE: dict[tuple[str, IdKind | None], str] = {
+    ("postgresql", IdKind.TEXT): "SELECT attname FROM pg_attribute LEFT JOIN pg_collation"
+    " ON pg_collation.oid = attcollation WHERE attrelid = to_regclass(%s) AND attnum > 0"
     " AND (NOT collisdeterministic OR atttypid NOT IN ('text'::regtype, 'varchar'::regtype))",
-    # By its rules of affinity; it is told to compare bytes, whatever the collation.
-    "sqlite": "SELECT name FROM pragma_table_xinfo(%s) WHERE type LIKE '%%int%%'"
-    " OR NOT (type LIKE '%%char%%' OR type LIKE '%%clob%%' OR type LIKE '%%text%%')",
+    # It is told to compare bytes, whatever the collation.
+    ("sqlite", IdKind.TEXT): f"{_DECLARED} LIKE '%%int%%' OR NOT {_AS_TEXT}",
+    ("sqlite", IdKind.INTEGER): f"{_DECLARED} NOT LIKE '%%int%%'"
+    f" AND ({_AS_TEXT} OR type LIKE '%%real%%' OR type LIKE '%%floa%%' OR type LIKE '%%doub%%')",
 }
 
 
@@ -284,6 +288,8 @@ def _value_of_object(thing: Model) -> Value:
         return Value(name, str(key))
     if key is None or hasattr(key, "as_sql"):  # what the database shall set
         raise ValueError(f"this {name} is not saved, so it has no id; save it first")
+    if isinstance(key, float):  # from a column of whole numbers, which SQLite does not insist on
+        raise ValueError(f"{key!r} is not an id: it is no whole number")
     try:
         stored = field.get_db_prep_value(key, connection)
     except ValidationError as reason:
@@ -308,8 +314,10 @@ def id_text(key: object) -> str:
         case bool():
             return str(key).lower()
         case str():
-            return str.__str__(key)  # of a member of an Enum, its value
-        case int() | UUID():
+            return str.__str__(key)
+        case int():
+            return int.__repr__(key)  # of a member of an Enum, its value
+        case UUID():
             return str(key)
     raise TypeError(f"{key!r} is not an id; use a text, a whole number or a UUID")
 

@@ -5,6 +5,7 @@ import os
 import re
 import time
 from contextlib import contextmanager
+from enum import Enum
 from html import unescape
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -162,8 +163,14 @@ class Checks(World, TestCase):
         for thing, error in ((Document(title="new"), ValueError), (None, TypeError), (1.5, TypeError), ([], TypeError)):
             with self.assertRaises(error):
                 authorize(self.ann, "read", thing)
-        with self.assertRaises(ValueError):
-            authorize(self.ann, "", self.plan)
+        for wrong in (lambda: authorize(self.ann, "", self.plan), lambda: value_of(Document(pk=self.plan.pk + 0.5))):
+            with self.assertRaises(ValueError):
+                wrong()
+
+        class Number(int, Enum):
+            one = 1
+
+        assert value_of(("User", Number.one)).id == "1"
         assert authorize(("User", self.ann.pk), "edit", ("Document", self.plan.pk))
         if not settings.AUTHZ.get("URL"):  # a server refuses it: as a number, it is the same
             assert not authorize(("User", f"0{self.ann.pk}"), "edit", self.plan)
@@ -766,6 +773,58 @@ class OddModels(World, TestCase):
             conditions._many.clear()
             with patch.object(conditions, "_MANY", many):
                 assert self.readable(with_null) == {2}
+
+    @skipIf(connection.vendor != "sqlite", "columns of PostgreSQL hold what their types say")
+    def test_columns_that_hold_something_else(self):
+        """SQLite lets them: it is no id, whatever asks."""
+        columns = {"number": IntegerField(), "truth": BooleanField(), "uuid": UUIDField()}
+        self.policy("""
+            actor User {} resource Thing { permissions = ["read"]; }
+            declare number(Thing, User); declare truth(Thing, Boolean); declare uuid(Thing, User);
+            has_permission(_: User, "read", t: Thing) if number(t, _) or truth(t, _) or uuid(t, _);
+        """)
+        for position, (name, field) in enumerate(columns.items()):
+            of, table = "Boolean" if name == "truth" else "User", f"odd_{name}"
+            model = self.table(id=IntegerField(primary_key=True), **{name: field}, meta={"db_table": table})
+            bind(f"{name}(Thing:_, {of}:_)", model.objects.values_list("pk", name))
+            with connection.cursor() as cursor:
+                half = 1.5 if of == "User" else "'y'"
+                odd = f"(1, 'x'), (2, {half}), (3, '{UUID(int=7)}')"
+                cursor.execute(f"INSERT INTO {table} (id, {name}) VALUES {odd}")
+            found = {each for each in (1, 2, 3, 4) if authorize(self.ann, "read", ("Thing", each))}
+            assert found == set(), name
+            model.objects.create(pk=4, **{name: (7, True, UUID(int=7))[position]})
+            assert authorize(self.ann, "read", ("Thing", 4))
+            model.objects.all().delete()
+
+    @skipIf(connection.vendor != "sqlite", "PostgreSQL compares no text with a number")
+    def test_numbers_in_a_column_of_another_type(self):
+        for number, declared in enumerate(("varchar(9)", "real")):
+            model = self.table(id=IntegerField(primary_key=True), by=IntegerField(), meta={"db_table": f"odd{number}"})
+            with connection.cursor() as cursor:
+                cursor.execute(f"DROP TABLE odd{number}")
+                cursor.execute(f"CREATE TABLE odd{number} (id integer PRIMARY KEY, by {declared})")
+            with self.assertRaisesRegex(AuthzError, "IntegerField cannot be compared"):
+                table_of(ModelBinding("banned(User:_)", model.objects.values_list("by"), ""))
+            table_of(ModelBinding("banned(User:_)", model.objects.values_list("id"), ""))
+
+    def test_a_generic_foreign_key(self):
+        """It has the same number for objects of several models."""
+        self.policy("""
+            actor User {} resource Document { permissions = ["read"]; }
+            has_permission(_: User, "read", _: Document);
+        """)
+        model = self.table(
+            content_type=ForeignKey(ContentType, CASCADE, null=True, db_constraint=False),
+            object_id=IntegerField(),
+            thing=GenericForeignKey(),
+        )
+        kinds = {each: ContentType.objects.get_for_model(each) for each in (Document, Folder)}
+        rows = [model(content_type=each, object_id=self.plan.pk) for each in (*kinds.values(), None)]
+        model.objects.bulk_create(rows)
+        may = permitted(self.ann, "read", Document, column="object_id")
+        assert [each.content_type for each in model.objects.filter(may)] == [kinds[Document]]
+        assert [each.content_type for each in model.objects.exclude(may).order_by("pk")] == [kinds[Folder], None]
 
     def test_names_that_are_the_same_in_other_case(self):
         model = self.table(id=IntegerField(primary_key=True), other=IntegerField())

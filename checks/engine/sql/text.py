@@ -443,9 +443,17 @@ class SQLite:
         return ("CAST(", *text, " AS INTEGER)")
 
     def is_id(self, column: str, kind: IdKind) -> str:
-        """Return the test that a column holds an id, which is true or false: no text with NUL is one, either."""
-        if kind not in TEXTS:
-            return has_id(column, kind)
+        """Return the test that a column holds an id, which is true or false: it may hold anything, whatever its type.
+
+        No text with NUL is an id, either.
+        """
+        match kind:
+            case IdKind.INTEGER:
+                return f"{column} IS NOT NULL AND typeof({column}) = 'integer'"
+            case IdKind.BOOLEAN:
+                return f"{self.itself(column, kind)} IS NOT NULL"
+            case IdKind.UUID:
+                return f"{column} IS NOT NULL AND length({column}) = 32 AND {column} NOT GLOB '*[^0-9a-f]*'"
         return f"{has_id(self.id_text(column, kind), kind)} AND instr({column}, char(0)) = 0"
 
     def id_text(self, column: str, kind: IdKind) -> str:
