@@ -47,6 +47,11 @@ class Registry:
         concrete = model._meta.concrete_model or model
         return self.types.get(concrete) or _own_type(self.version, concrete)
 
+    def has_model(self, name: str) -> bool:
+        """Return whether there is a model of this type."""
+        named = (each for each in apps.get_models() if each._meta.object_name == name and each not in self.types)
+        return any(each.name == name for each in self.types.values()) or next(named, None) is not None
+
 
 registry = Registry()
 

@@ -90,8 +90,11 @@ def compiled(
 
 
 def _check_is_id(text: str, field: Any, type_name: str) -> None:
-    """Refuse a key of the type's objects that is not their id: it may be the id of others."""
-    column = named_by(field).get(type_name) if is_key(field) else None
+    """Refuse a key of other objects than the type's, and one of these that is not their id: others may have that id."""
+    named = named_by(field) if is_key(field) else {}
+    column = named.get(type_name)
+    if named and column is None and registry.has_model(type_name):
+        raise BindingRejected(text, f"{field} has keys of {' and '.join(named)}, not of {type_name}")
     if column:
         reason = f"{field} has `{referred(field).name}`, but the ids of {type_name} are in `{column}` (`type_of`)"
         raise BindingRejected(text, f"{reason}; select that column")
@@ -306,7 +309,9 @@ def _ids(version: int, model: type[Model]) -> tuple[str, Any, IdKind | None, boo
 
 
 def id_field(model: type[Model], column: str) -> Any:
-    return model._meta.pk if column == "pk" else model._meta.get_field(column)
+    key: Any = model._meta.pk
+    found: Any = key if column == "pk" else model._meta.get_field(column)
+    return key if found.primary_key and referred(key) == found else found  # a parent's key is one of the child
 
 
 def id_text(key: object) -> str:

@@ -347,7 +347,7 @@ class BoundRenderer(StoredRenderer):
 
     def _as_read(self, column: Col, argument: BoundColumn, scope: Scoped) -> Text:
         """Return a column for a comparison: a text bytewise in SQLite, whatever collation its table has it with."""
-        return self.operand(column, scope) if argument.kind is IdKind.TEXT else (self._itself(column, argument, scope),)
+        return self.operand(column, scope) if argument.kind in TEXTS else (self._itself(column, argument, scope),)
 
     def _is_later(self, one: Operand, other: Operand, scope: Scoped) -> bool:
         """Return whether a column is read after another one."""

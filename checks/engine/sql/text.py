@@ -613,7 +613,8 @@ class PostgreSQL:
     def id_text(self, column: str, kind: IdKind) -> str:
         if kind is IdKind.TEXT:
             return column
-        return f'CAST({column} AS text) COLLATE "C"'
+        shown = f"concat({column})" if kind is IdKind.COLLATED else f"CAST({column} AS text)"
+        return f'{shown} COLLATE "C"'  # a cast would cut off the blanks of a char(n), which the application sees
 
     def itself(self, column: str, kind: IdKind) -> str:
         return column
