@@ -540,8 +540,10 @@ class Querysets(World, TestCase):
                 str(rows.filter(permitted(self.ann, "read", Report, column=column)).query)
         for model, column in (Report, "pk"), (Report, "document_ptr"), (Review, "report"):
             assert "WHERE" in str(model.objects.filter(permitted(self.ann, "read", Report, column=column)).query)
-        type_of(Report, column="title")
         self.addCleanup(registry.types.pop, Report)
+        type_of(Report, column="id")  # the parent's, and so its own
+        assert "WHERE" in str(Report.objects.filter(permitted(self.ann, "read", Report)).query)
+        type_of(Report, column="title")
         with self.assertRaisesRegex(AuthzError, "the ids of Report are in `title`"):
             table_of(ModelBinding("reviewed(Report:_)", Review.objects.values_list("report"), ""))
 

@@ -453,7 +453,7 @@ class SQLite:
             case IdKind.BOOLEAN:
                 return f"{self.itself(column, kind)} IS NOT NULL"
             case IdKind.UUID:
-                return f"{column} IS NOT NULL AND length({column}) = 32 AND {column} NOT GLOB '*[^0-9a-f]*'"
+                return f"{column} IS NOT NULL AND length({column}) = 32"
         return f"{has_id(self.id_text(column, kind), kind)} AND instr({column}, char(0)) = 0"
 
     def id_text(self, column: str, kind: IdKind) -> str:
