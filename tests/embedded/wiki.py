@@ -484,6 +484,22 @@ class Querysets(World, TestCase):
         assert self.titles(Document.objects.exclude(deleted)) == ["old", "plan"]
 
     @engine_only
+    @patch.object(conditions, "_MANY", 1)
+    def test_a_row_is_tested_by_a_not_that_reads_a_recursive_set(self):
+        """The condition named a set that no WITH clause defined."""
+        self.policy("""
+            actor User {} resource Document { permissions = ["read"]; relations = { folder: Folder }; }
+            resource Folder { relations = { parent: Folder }; } declare closed(User, Folder);
+            has_permission(user: User, "read", d: Document) if has_relation(d, "folder", f) and not hidden(user, f);
+            hidden(user: User, f: Folder) if closed(user, f);
+            hidden(user: User, f: Folder) if has_relation(f, "parent", parent) and hidden(user, parent);
+        """)
+        facts.insert(("closed", self.ann, self.top))
+        conditions._many.clear()
+        assert self.titles(Document.objects.filter(self.may)) == ["news", "secret"]
+        assert self.titles(Document.objects.exclude(self.may)) == ["old", "plan"]
+
+    @engine_only
     def test_the_policy_is_that_of_the_statement(self):
         """A policy that is published after the SQL was made, and before it runs: an error, and no wrong answer."""
         for queryset in (Document.objects.filter(self.may), Document.objects.exclude(self.may)):

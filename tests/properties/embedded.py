@@ -18,7 +18,10 @@ from uuid import UUID
 
 from django.apps.registry import Apps
 from django.db import NotSupportedError, OperationalError, connection, models, transaction
-from django.db.models import Count, Exists, F, OuterRef, Q
+from django.db.models import Case as CaseOf
+from django.db.models import Count, Exists, F, Model, OuterRef, Q, Subquery, When
+from django.db.models import Value as Constant
+from django.db.models.functions import Coalesce
 from django.test import override_settings
 
 import localsql.django as authz
@@ -94,20 +97,44 @@ class Project:
 
     # ---- tables ---------------------------------------------------------------------------------------------
 
-    def model(self, columns: dict[str, models.Field], key: str = "") -> type[models.Model]:
-        name = f"T{len(self.models)}"
-        meta = type("Meta", (), {"app_label": "somebody", "apps": Apps(), "db_table": f"somebody_{next(_numbers)}"})
-        made = type(name, (models.Model,), {**columns, "__module__": __name__, "Meta": meta})
+    def model(self, columns: dict[str, models.Field], parent: type[models.Model] = Model) -> type[models.Model]:
+        name, table = f"T{len(self.models)}", self.rng.choice(("somebody", "somebody", "Some Body", "order"))
+        meta = type("Meta", (), {"app_label": "somebody", "apps": Apps(), "db_table": f"{table}_{next(_numbers)}"})
+        for index, column in enumerate(columns.values()):
+            if self.rng.random() < 0.2:
+                column.db_column = f"{self.rng.choice(('col', 'Odd Name', 'a.b', 'ORDER'))}{index}"
+        made = type(name, (parent,), {**columns, "__module__": __name__, "Meta": meta})
         with connection.schema_editor() as editor:
             editor.create_model(made)
         self.models.append(made)
         return made
 
+    def model_with_key(self, key: models.Field, others: dict[str, models.Field]) -> type[models.Model]:
+        """Make a table of objects with their ids; or one of these, and a child that has all else."""
+        if not self.rng.randrange(5):
+            return self.model(others, self.model({"key": key}))
+        return self.model({**others, "key": key})
+
+    def own_key(self, kind: str) -> models.Field:
+        """Return a field for the ids of objects: a unique one, perhaps the primary key."""
+        key = COLUMNS[kind][0]()
+        key._unique = True
+        if not self.rng.randrange(3):
+            key.primary_key, key.null = True, False
+        return key
+
+    def create(self, objects: list[models.Model]) -> None:
+        if objects and objects[0]._meta.parents:
+            for each in objects:
+                each.save(force_insert=True)
+        elif objects:
+            type(objects[0]).objects.bulk_create(objects)
+
     def end(self) -> None:
         registry.bindings.clear()  # first: a case that is given up may end here
         registry.types.clear()
         registry.version += 1
-        for made in self.models:
+        for made in reversed(self.models):
             with connection.schema_editor() as editor:
                 editor.delete_model(made)
         self.models.clear()
@@ -147,11 +174,9 @@ class Project:
             kinds, constant = {0: "text"}, {index: text for index, text in constant.items() if index}
         own, others = self.own_column(signature, kinds, rows)
         name = {index: "key" if index == own else f"c{index}" for index in kinds}
-        made = self.model(
-            {name[index]: COLUMNS[kind][0]() for index, kind in kinds.items() if index != own}
-            | ({} if own is None else {"key": _unique(COLUMNS[kinds[own]][0]())})
-            | {"live": models.BooleanField(default=True, null=self.rng.random() < 0.5)}
-        )
+        columns = {name[index]: COLUMNS[kind][0]() for index, kind in kinds.items() if index != own}
+        columns["live"] = models.BooleanField(default=True, null=self.rng.random() < 0.5)
+        made = self.model(columns) if own is None else self.model_with_key(self.own_key(kinds[own]), columns)
         objects = [made(**{name[index]: _python(kind, row[index].id) for index, kind in kinds.items()}) for row in rows]
         for index, kind in kinds.items():  # rows that are no facts
             for nothing in (None, "") if kind in FOR_TEXTS else (None,):
@@ -164,7 +189,7 @@ class Project:
                 key = {} if own is None else {"key": others.pop()}
                 objects.append(made(live=live, **(_others(kinds, name) | key)))
         objects += [made(live=False, **{**_others(kinds, name), "key": key}) for key in others]
-        made.objects.bulk_create(objects)
+        self.create(objects)
         if own is not None:
             self.know(signature.types[own], made)
         rows_of = self.selected(made, list(name.values()), len(objects))
@@ -192,10 +217,22 @@ class Project:
             rows_of = rows_of.annotate(**{f"C{index}": F(each) for index, each in enumerate(columns)})
             return rows_of.values_list(*(f"C{index}" for index in range(len(columns))))
         if way == 1:  # by a join, whose other side may be missing
-            link = self.model({"to": _to(made), "live": models.BooleanField(default=True)})
+            link = self.model({"to": self.link(made), "live": models.BooleanField(default=True)})
             link.objects.bulk_create([link(to=each) for each in rows_of] + [link(to=None), link(live=False)])
             return link.objects.filter(live=True).values_list(*(f"to__{each}" for each in columns))
+        if way == 2:  # by expressions, among columns
+            shown = [Coalesce(each, each) if self.rng.random() < 0.3 else each for each in columns]
+            return rows_of.values_list(*shown)
+        if way == 3 and not rows_of.query.is_sliced:
+            rows_of = rows_of.extra(where=["1 = 1"]).annotate(first=F(columns[0]))
+            return self.rng.choice((rows_of.values, rows_of.values_list))("first", *columns[1:])
         return rows_of.values_list(*columns)
+
+    def link(self, made: type[models.Model]) -> models.Field:
+        """Return a foreign key: to the primary key, or to the ids if they are another column."""
+        own = [each.name for each in made._meta.local_fields if each.name == "key" and each.unique]
+        to = own[0] if own and self.rng.random() < 0.5 else None
+        return models.ForeignKey(made, models.DO_NOTHING, to_field=to, null=True, related_name="+", db_constraint=False)
 
     def own_column(
         self, signature: Signature, kinds: dict[int, str], rows: list[tuple[Value, ...]]
@@ -218,15 +255,16 @@ class Project:
         for type_name, some in ids.items():
             kind = self.rng.choice(kinds_for(type_name, some))
             unknown = {"number": "77123", "small": "77123", "uuid": str(UUID(int=5))}.get(kind, "nobody knows")
-            made = self.model({"key": COLUMNS[kind][0]()})
-            made.objects.bulk_create([made(key=_python(kind, text)) for text in sorted(some | {unknown})])
+            made = self.model_with_key(COLUMNS[kind][0]() if kind == "loose" else self.own_key(kind), {})
+            self.create([made(key=_python(kind, text)) for text in sorted(some | {unknown})])
             self.know(type_name, made)
 
     def know(self, type_name: str, made: type[models.Model]) -> None:
         """Note the table of all objects of a type, and make one whose rows refer to them."""
-        type_of(made, name=type_name, column="key")
+        is_pk = made._meta.get_field("key").primary_key and not made._meta.parents
+        type_of(made, name=type_name, column=self.rng.choice(("pk", "key")) if is_pk else "key")
         self.everything[type_name] = made
-        link = self.links[type_name] = self.model({"to": _to(made)})
+        link = self.links[type_name] = self.model({"to": self.link(made)})
         link.objects.bulk_create([link(to=each) for each in made.objects.all()] + [link(to=None)])
 
     # ---- asking ---------------------------------------------------------------------------------------------
@@ -262,34 +300,50 @@ class Project:
         if model is None:
             return
         with _refused_for_rounds(self.waits):
-            condition = authz.permitted(actor, action, model)
-            one = _one(model, resource)
-            way = self.rng.randrange(11)
-            found = {
-                0: lambda: model.objects.filter(one, condition).exists(),
-                1: lambda: not model.objects.filter(one).exclude(condition).exists(),
-                2: lambda: not model.objects.filter(one, ~condition).exists(),
-                3: lambda: model.objects.annotate(may=condition).get(one).may,
-                4: lambda: model.objects.filter(one).filter(Q(condition) | Q(pk=None)).exists(),
-                5: lambda: model.objects.filter(
-                    one, Exists(model.objects.filter(condition, key=OuterRef("key")))
-                ).exists(),
-                7: lambda: bool(model.objects.filter(one, condition).order_by("-pk")[:2]),
-                6: lambda: model.objects.filter(one).filter(pk__in=model.objects.filter(condition)).exists(),
-                8: lambda: (model.objects.filter(one) & model.objects.filter(condition)).count(),
-                9: lambda: model.objects.filter(one).aggregate(n=Count("pk", filter=Q(condition)))["n"],
-                10: lambda: (
-                    self.links[resource.type]
-                    .objects.filter(to__in=model.objects.filter(one))
-                    .filter(authz.permitted(actor, action, model, column="to__key"))
-                    .exists()
-                ),
-            }[way]()
+            ways = [*self.ways_of_a_row(actor, action, model, _one(model, resource), self.links[resource.type])]
+            way = self.rng.randrange(len(ways))
+            found = ways[way]()
             assert bool(found) == allowed, f"way {way} of permitted says {found} of {actor} {action} {resource}"
             users = self.everything.get(actor.type)
             if users is not None:
                 found = authz.who(action, resource, users).filter(_one(users, actor)).exists()
                 assert found == allowed, f"who says {found} of {actor} {action} {resource}"
+
+    def ways_of_a_row(
+        self, actor: Value, action: str, model: type[models.Model], one: Q, link: type[models.Model]
+    ) -> Iterator[Callable[[], object]]:
+        """Yield ways to ask whether one row is permitted."""
+        rows, row = model.objects, model.objects.filter(one)
+        meta = type("Meta", (), {"app_label": "somebody", "proxy": True, "apps": Apps()})
+        same = type("Same", (model,), {"__module__": __name__, "Meta": meta})
+        condition = authz.permitted(actor, action, self.rng.choice((model, same)))
+        mine, its = rows.filter(condition), rows.filter(condition, pk=OuterRef("pk"))
+        links = link.objects.filter(to__in=row)
+        by_link = authz.permitted(actor, action, model, column="to__key")
+        by_key = authz.permitted(actor, action, model, column=OuterRef("key"))
+        yield rows.filter(one, condition).exists
+        yield lambda: not row.exclude(condition).exists()
+        yield lambda: not rows.filter(one, ~condition).exists()
+        yield lambda: rows.annotate(may=condition).get(one).may
+        yield row.filter(Q(condition) | Q(pk=None)).exists
+        yield rows.filter(one, Exists(rows.filter(condition, key=OuterRef("key")))).exists
+        yield row.filter(pk__in=mine.values("pk")).exists
+        yield lambda: rows.filter(one, condition).order_by("-pk")[:2]
+        yield lambda: (row & mine).count()
+        yield lambda: row.aggregate(n=Count("pk", filter=Q(condition)))["n"]
+        yield links.filter(by_link).exists
+        yield lambda: row.annotate(n=CaseOf(When(condition, then=Constant(1)), default=Constant(0))).get().n
+        yield lambda: row.values("pk").intersection(mine.values("pk"))
+        yield lambda: not row.values("pk").difference(mine.values("pk"))
+        yield row.filter(Exists(link.objects.filter(by_key))).exists
+        yield lambda: row.annotate(found=Subquery(its.values("pk")[:1])).get().found is not None
+        yield same.objects.filter(one).filter(condition).exists
+        yield lambda: row.alias(may=condition).order_by("-may").annotate(ok=F("may")).first().ok
+        yield lambda: not row.exclude(Q(condition) & one).exists()
+        yield lambda: links.annotate(may=by_link).values("may").annotate(n=Count("pk")).get()["may"]
+        yield lambda: [each for each in mine.order_by("pk")[:1000] if each in row]
+        yield lambda: [each for each in mine.iterator(chunk_size=2) if each in row]
+        yield lambda: not row.exclude(pk__in=mine.values("pk")).exists()
 
     def compare_rows(self, actor: Value, action: str, type_name: str, said: object) -> None:
         model = self.everything.get(type_name)
@@ -424,15 +478,6 @@ def _other(kind: str) -> object:
 
 def _others(kinds: dict[int, str], name: dict[int, str]) -> dict[str, object]:
     return {name[index]: _other(kind) for index, kind in kinds.items()}
-
-
-def _unique(field: models.Field) -> models.Field:
-    field._unique = True
-    return field
-
-
-def _to(model: type[models.Model]) -> models.Field:
-    return models.ForeignKey(model, models.DO_NOTHING, null=True, related_name="+", db_constraint=False)
 
 
 def _text(key: object) -> str:

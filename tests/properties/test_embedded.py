@@ -25,13 +25,5 @@ def test_models_and_stored_facts_together_answer_as_the_oracle_does(db, seed, is
     assert [str(each) for each in found if not each.is_right] == []
 
 
-def test_a_row_is_tested_by_a_not_that_reads_a_recursive_set(db):
-    """Found by the long form: the condition named a set that no WITH clause defined."""
-    rng = Random(57)
-    case = in_every_way(some_case(57, rng, (), False), rng, 1)
-    found, _ = differences(case, 57, new_key, False)
-    assert [str(each) for each in found if not each.is_right] == []
-
-
 def new_key() -> str:
     return create_key(Environment.objects.create(slug="embedded", name="embedded"))[1]
