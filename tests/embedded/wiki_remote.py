@@ -162,8 +162,8 @@ class Questions(Remote, TestCase):
         assert authorize(self.eve, "read", self.secret) and authorize(self.eve, "read", self.news)
 
     def test_constants_that_need_quotes(self):
-        bind('has_role(Team:_, "viewer, editor", Folder:_)', Folder.objects.values_list("pk", "pk"))
-        bind('has_role(User:_, "_", Folder:_)', Folder.objects.values_list("pk", "pk"))
+        bind('has_role(Team:_, "viewer, editor", Folder:_)', Folder.objects.values_list("project__team", "pk"))
+        bind('has_role(Folder:_, "_", Folder:_)', Folder.objects.values_list("pk", "pk"))
         found = bindings_from_text(yaml.safe_dump(remote.document())).facts
         assert {"viewer, editor", "_"} <= {constant for each in found for constant in each.key.constants}
         assert authorize(self.ann, "edit", self.plan)
