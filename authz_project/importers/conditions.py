@@ -87,7 +87,7 @@ class _ConditionWriter:
         kind = cel.element_type(self._types.get(name, ""))
         if kind is None:
             return terms.TRUE
-        held = self._variable(f"one of {name}", f"one_of_{name}")
+        held = self._variable(f"one of {name}, {len(self._variables)}", f"one_of_{name}")  # another one each time
         is_empty = ast.Comparison("=", held, ast.Literal(cel.empty_list(kind)))
         others = (terms.no(fit) for fit in (terms.matches(held.name, kind), is_empty))
         return terms.either(*[terms.no(terms.every(_value(name, held), other)) for other in others])

@@ -230,6 +230,21 @@ def test_neither_is_one_of_those_that_must_all_agree(imported):
         imported(ALL, f"doc:1#reviewer@group:{'g' * 600}", partial=True)
 
 
+LISTED = """
+definition user {}
+caveat listed(day list<int>) { ((1 in day) ? (2 in day) : (3 in day)) ? (4 in day) : (5 in day) }
+definition doc { relation viewer: user with listed }
+"""
+
+
+@pytest.mark.parametrize(("days", "held"), [("1, 2, 4", True), ("1, 2, 5", False), ("3, 4", True), ("5", True)])
+def test_a_condition_may_test_a_list_several_times(imported, db, days, held):
+    asked = f"assertions:\n  assert{held}:\n    - 'doc:1#viewer@user:ann with {{\"day\": [{days}]}}'\n"
+    report = run(compile_text(imported(LISTED, "doc:1#viewer@user:ann[listed]", asked)))
+    assert report.success, report.errors
+    assert [test.total for test in report.tests] == [1]
+
+
 def test_relationships_that_the_schema_does_not_allow_are_named(imported):
     wrong = "doc:1#reviewer@user:ann\ndoc:1#publish@user:ann\nnothing:1#reviewer@user:ann"
     with pytest.raises(CommandError, match="3 elements cannot be converted"):
