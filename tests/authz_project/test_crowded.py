@@ -25,7 +25,7 @@ def became(monkeypatch):
         made._read = lambda *_: told.append("read")
         monkeypatch.setattr(intake, "say", lambda *its, close=False: told.append((its[2], close)))
         monkeypatch.setattr(intake, "DiscardedBody", lambda protocol: None)
-        monkeypatch.setattr(intake, "quick_allowance", lambda environ: intake.largest())
+        monkeypatch.setattr(intake, "quick_allowance", lambda environ: intake.LARGEST)
         scope = SimpleNamespace(
             path=path, method=method, headers={name.replace("_", "-"): each for name, each in headers.items()},
             query_string=query, http_version="1.1", client="127.0.0.1:1", scheme="http",
