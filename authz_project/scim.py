@@ -234,9 +234,9 @@ class Directory:
         if isinstance(resource, User):
             resource.password = None
             self._touched.add(row.uid)
-            if before is not None and _is_active(before):
-                stays = self.mapping.patterns_of(_values(row, resource)) if _is_active(resource) else []
-                self._leave(row, before, stays)
+            if before is not None:
+                has_left = _is_active(before) and not _is_active(resource)
+                self._leave(row, before, [] if has_left else self.mapping.patterns_of(_values(row, resource)))
         there, now = _members(before), _members(resource)
         is_renamed = isinstance(before, Group) and before.display_name != resource.display_name
         self._touched |= there | now if is_renamed else there ^ now
@@ -414,6 +414,8 @@ def _changed(asked: ScimRequest, changed: Callable[[ScimRequest, Resource], Reso
 def _replacement(asked: ScimRequest, before: Resource) -> Resource:
     sent = MODELS[asked.kind].model_validate(asked.request.data, scim_ctx=Context.RESOURCE_REPLACEMENT_REQUEST)
     sent.replace(before)
+    if isinstance(sent, User) and sent.active is None:  # not asserted: it lets nobody in again
+        sent.active = before.active
     return sent
 
 

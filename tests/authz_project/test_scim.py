@@ -185,16 +185,27 @@ def test_leaving_deletes_what_follows_and_what_the_mapping_says(directory, way):
         assert directory.facts("ann") == {MEMBER, WRITER, "group Engineering"}
 
 
-def test_another_user_who_gets_a_former_name_inherits_nothing(directory):
-    ann = directory.user("ann")
+@pytest.mark.parametrize("more", [{}, {"active": None}])
+def test_a_replacement_that_does_not_say_so_lets_nobody_in_again(directory, more):
+    ann = directory.user("ann", active=False)
+    directory.ask("PUT", f"/Users/{ann}", {"schemas": [USER], "userName": "ann"} | more)
+    assert directory.ask("GET", f"/Users/{ann}").data["active"] is False and directory.facts("ann") == set()
+    directory.ask("PUT", f"/Users/{ann}", {"schemas": [USER], "userName": "ann", "active": True})
+    assert directory.facts("ann") == {MEMBER}
+
+
+@pytest.mark.parametrize("is_active", [True, False])
+def test_another_user_who_gets_a_former_name_inherits_nothing(directory, is_active):
+    ann = directory.user("ann", active=is_active)
     owner = {"predicate": "has_role", "args": [
         {"type": "User", "id": "ann"}, {"type": "String", "id": "owner"}, {"type": "Organization", "id": "x"},
     ]}  # fmt: skip
     assert directory.api.post("/facts", owner).status_code == 200
     directory.patch(f"/Users/{ann}", {"op": "replace", "value": {"displayName": "Ann Miller"}})
-    assert directory.facts("ann") == {MEMBER, "owner x"}
+    given = {MEMBER} if is_active else set()
+    assert directory.facts("ann") == given | {"owner x"}
     directory.patch(f"/Users/{ann}", {"op": "replace", "value": {"userName": "anna"}})
-    assert directory.facts("ann") == set() and directory.facts("anna") == {MEMBER}
+    assert directory.facts("ann") == set() and directory.facts("anna") == given
     directory.user("ann")
     assert directory.facts("ann") == {MEMBER}
 
