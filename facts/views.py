@@ -243,7 +243,8 @@ class Batch(Endpoint):
             "Steps are applied in order, in one transaction. Inserting a stored fact or deleting a missing one is "
             "not an error. `expires_at` sets when an inserted fact expires; inserting a stored fact again "
             "replaces its expiry. With a header `Idempotency-Key` (any text of your own), a batch that was applied is "
-            f"not applied again, so it can be retried; the latest {store.KEYS_KEPT:,} keys are remembered.",
+            f"not applied again, so it can be retried; the latest {store.KEYS_KEPT:,} keys are remembered, and another "
+            "batch with one of them is refused.",
             parameters=(
                 QueryParameter("dry_run", "With `true`, validate the batch, and do not apply it.", {"type": "boolean"}),
             ),
@@ -259,7 +260,7 @@ class Batch(Endpoint):
         if key := request.headers.get("HTTP_IDEMPOTENCY_KEY"):
             with writing(request) as who:
                 apply_once = import_string("localsql.sync.outbox.apply_once")  # of an app above
-                applied = apply_once(who.environment_id, key, changes, By(who.author, request.id))
+                applied = apply_once(who.environment_id, key, request.body, changes, By(who.author, request.id))
             return changed("Batch applied", applied.offset)
         return _apply(request, changes, "Batch applied")
 

@@ -212,17 +212,19 @@ def _take(turn: OutboxTurn) -> None:
 KEYS = "Idempotency-Key"
 
 
-def apply_once(environment_id: int, key: str, changes: Sequence[Change], by: By) -> Applied:
-    """Apply the changes, unless a batch with this key was applied."""
-    digest = sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
-    number = int(digest[:15], 16)
+def apply_once(environment_id: int, key: str, body: bytes, changes: Sequence[Change], by: By) -> Applied:
+    """Apply the changes, unless a batch with this key was applied; refuse the key of a batch with another body."""
+    named = key.encode("utf-8", "surrogateescape")
+    number, digest = int(sha256(named).hexdigest()[:15], 16), sha256(named + body).hexdigest()
     with changing():
         with waiting_for_others():  # the same key twice at once: one waits
             state, _ = OutboxState.objects.get_or_create(environment_id=environment_id, name=KEYS)
             OutboxState.objects.filter(pk=state.pk).update(turn=F("turn") + 1)
-        if OutboxRow.objects.filter(state=state, number=number, digest=digest).exists():
+        row, is_new = OutboxRow.objects.get_or_create(state=state, number=number, defaults={"digest": digest})
+        if row.digest != digest:
+            raise MalformedRequest(KEYS, "was sent with another batch, which was applied; send another key")
+        if not is_new:
             return Applied(current_offset(environment_id))
-        OutboxRow.objects.update_or_create(state=state, number=number, defaults={"digest": digest})
         if randbelow(_FORGOTTEN_EVERY) == 0:
             _forget_keys(state)
         return store.apply(environment_id, late(changes), by)

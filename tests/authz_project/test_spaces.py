@@ -624,17 +624,17 @@ def test_a_batch_that_was_applied_before_a_move_is_not_applied_again(home, monke
     monkeypatch.setattr(store, "KEYS_KEPT", 2)
     api = api_in(HOME, "acme")
 
-    def sent(key: str, **step: list[dict]) -> None:
+    def found_after(key: str) -> list[str]:
+        delete(api, role("ann", "a"))
+        step = {"inserts": [role("ann", "a")]}
         assert api.post("/batch", [step], **{"Idempotency-Key": key}).status_code == 200
+        return docs(api, "ann")
 
-    sent("one", inserts=[role("ann", "a")])
+    assert found_after("one") == ["a"]
     for space, before, key in (("one", "one", "two"), (HOME, "two", "three"), ("two", "three", "four")):
         moving.move("acme", space)
-        sent(key, deletes=[role("ann", "a")])
-        sent(before, inserts=[role("ann", "a")])
-        assert docs(api, "ann") == []
-    sent("two", inserts=[role("ann", "a")])  # it has been forgotten
-    assert docs(api, "ann") == ["a"]
+        assert found_after(key) == ["a"] and found_after(before) == []
+    assert found_after("two") == ["a"]  # it has been forgotten
 
 
 @on_postgresql

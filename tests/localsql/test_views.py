@@ -369,6 +369,8 @@ def test_a_batch_with_a_key_is_applied_once(api, monkeypatch):
     assert sent("two", {"deletes": [ROLE]}) == first + 1
     assert sent("one", {"inserts": [ROLE]}) == first + 1  # not applied: the revision is that of now
     assert api.get("/facts").json() == []
+    taken = api.post("/batch", [{"inserts": [AUDITOR]}], **{"Idempotency-Key": "one"})
+    assert taken.status_code == 400 and taken.json()["message"].startswith("Idempotency-Key: was sent with another")
     monkeypatch.setattr(store, "KEYS_KEPT", 2)
     monkeypatch.setattr(outbox, "_FORGOTTEN_EVERY", 1)
     sent("three", {"inserts": [ROLE]})
