@@ -85,7 +85,7 @@ class AdminCsrf(_AdminOnly, CsrfViewMiddleware):
     """Only the admin uses cookies. The check runs as a view hook, from which endpoints with API keys are exempt."""
 
     def _origin_verified(self, request):
-        public = "/".join(public_url_of(request.META).split("/")[:3])
+        public = "/".join(public_url_of(request.META).lower().split("/")[:3])  # as browsers send it
         return request.META["HTTP_ORIGIN"] == public or super()._origin_verified(request)  # type: ignore[misc]
 
 

@@ -60,7 +60,7 @@ def test_old_attempts_are_not_kept(ada):
     assert LoginAttempts.objects.count() == 2
 
 
-@pytest.mark.parametrize("public", ["https://authz.example.org", "https://authz.example.org/authz", "forwarded"])
+@pytest.mark.parametrize("public", ["https://Authz.example.org", "https://authz.example.org/authz", "forwarded"])
 def test_forms_are_taken_from_the_public_url(ada, settings, public):
     settings.PUBLIC_URL = public
     browser = Client(enforce_csrf_checks=True, headers={"X-Forwarded-Proto": "https", "X-Forwarded-Host": "a.example"})
