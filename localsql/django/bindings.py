@@ -64,13 +64,15 @@ def _own_type(version: int, model: type[Model]) -> ModelType:
     """
     name, label = model._meta.object_name or "", model._meta.label
     others = [each for each in apps.get_models() if each._meta.object_name == name and each._meta.label != label]
-    if any(each in registry.types and registry.types[each].name == name for each in others):
+    given = [each for each, known in registry.types.items() if known.name == name]
+    if set(given) & set(others):
         return ModelType(label, "pk")
-    other = next((each for each in others if each not in registry.types and not each._meta.proxy), None)
+    unknown = [each for each in others if each not in registry.types and not each._meta.proxy]
+    other = next(iter([each for each in given if not issubclass(each, model)] + unknown), None)
     if other is not None:
         raise ImproperlyConfigured(
-            f"the models {label} and {other._meta.label} have the same name; if the type {name} of the policy is about "
-            f"the former, say so in an authz.py: `type_of({name})`, or else `type_of({name}, 'Another{name}')`"
+            f"the models {label} and {other._meta.label} have the same type {name}; if the policy is about the former, "
+            f"say so in an authz.py: `type_of({name})`, or else `type_of({name}, 'Another{name}')`"
         )
     return ModelType(name, "pk")
 

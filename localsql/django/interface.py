@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, cast
 
@@ -21,7 +21,7 @@ from checks.asking import run
 from checks.explain.explain import Explanation, explanation_to_text
 from facts.wire import Argument, Fact, FactPattern
 from localsql.django.bindings import registry
-from localsql.django.tables import NOBODY, is_key, kind_of_values, named_by, outer_column, value_of
+from localsql.django.tables import NOBODY, kind_of_values, named_by, outer_column, value_of
 from policy.core.config import settings
 from policy.values import Value
 
@@ -60,8 +60,9 @@ class AccessCondition(Func):
         self._check_is_of_model(getattr(source, "target", None))
         column, params = compiler.compile(source)
         kind = kind_of_values(source)
-        if kind is None or params:
+        if kind is None or params or source.contains_aggregate:
             raise NotSupportedError(f"{source!r} cannot be compared with ids; use a column of texts, numbers or UUIDs")
+        _check_joins(compiler.query.alias_map)
         outer = outer_column(source, compiler, column.replace("%%", "%"), kind)
         sql, values = authz.condition_sql(self, outer, compiler.query.high_mark is not None)
         tests = [run.dialect().is_id(column, kind), *self._is_of_content_type(source, compiler), sql]
@@ -78,11 +79,25 @@ class AccessCondition(Func):
 
     def _check_is_of_model(self, field: Any) -> None:
         """Refuse a key of other objects: that a row has the same one as a permitted object means nothing."""
-        if is_key(field) and named_by(field).get(self.type_name) != "":  # what is no key may be anything
+        named = named_by(field)
+        if named and named.get(self.type_name) != "":  # what is no key may be anything
             raise FieldError(
                 f"{field} has no ids of {self.model.__name__}; name the column that has, as in "
                 f"permitted(user, {self.action!r}, {self.model.__name__}, column=…)"
             )
+
+
+def _check_joins(joins: Mapping[str, Any]) -> None:
+    """Refuse a `FilteredRelation` that tests another join than its own: Django adds one for the relation's name."""
+    for join in [each for each in joins.values() if getattr(each, "filtered_relation", None)]:
+        relation, known = join.filtered_relation, set()
+        while join:
+            known.add(join.table_alias)
+            join = joins.get(join.parent_alias)
+        parts = (part for leaf in relation.resolved_condition.leaves() for part in leaf.flatten())
+        if any(isinstance(part, Col) and part.alias not in known for part in parts):
+            path = f"{relation.relation_name}__pk"
+            raise FieldError(f"the condition of `{relation.alias}` tests another join; use column={path!r}")
 
 
 # ---- checks -------------------------------------------------------------------------------------------------------
@@ -92,7 +107,7 @@ def who(action: str, resource: object, model: type[Model] | None = None) -> Quer
     """Return a queryset of the users (or of another model's objects) who may perform the action on the resource."""
     model = model or get_user_model()
     allowed = AccessCondition(registry.type_of(model).column, action, model, None, value_of(resource))
-    return cast("QuerySet[Any]", model._default_manager.filter(allowed))
+    return cast("QuerySet[Any]", model._default_manager.using(DEFAULT_DB_ALIAS).filter(allowed))
 
 
 def require(user: object, action: str, resource: object) -> None:

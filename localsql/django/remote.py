@@ -192,7 +192,7 @@ def _bindings(version: int, vendor: str, model: type[Model] | None = None, kind:
     found = document()
     if model is not None and kind is not None:
         known = registry.type_of(model)
-        every: QuerySet[Any, Any] = QuerySet(model)  # a manager may leave out some
+        every: QuerySet[Any, Any] = QuerySet(model, using=DEFAULT_DB_ALIAS)  # a manager may leave out some
         sql, columns, _ = compiled(every.values_list(known.column), known.name)
         found["sql_types"][known.name] = _sql_type(kind)
         if _sql_type(columns[0].kind) == found["sql_types"][known.name]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from django.core.exceptions import ImproperlyConfigured
 from django.db.models import Model, QuerySet
 from rest_framework.filters import BaseFilterBackend
-from rest_framework.mixins import CreateModelMixin
+from rest_framework.mixins import CreateModelMixin, ListModelMixin
 from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 
@@ -41,7 +42,7 @@ class Permitted(BasePermission):
     def has_permission(self, request: Request, view: Any) -> bool:
         found = _wanted_by(request, view)
         if not isinstance(found, tuple):
-            return found is not None and (request.method in SAFE_METHODS or _changes_one(request, view))
+            return found is not None and (_reads(request, view) or _changes_one(request, view))
         action, model, name = found
         data = request.data if isinstance(request.data, Mapping) else {}
         resource = model._default_manager.filter(pk=_key(model, data.get(name))).first()
@@ -60,6 +61,15 @@ class PermittedFilter(BaseFilterBackend):
         if not isinstance(action, str):
             return queryset.none()
         return queryset.filter(authz.permitted(request.user, action, queryset.model))
+
+
+def _reads(request: Request, view: Any) -> bool:
+    """Return whether the request reads. A list is filtered, or else it would show everything."""
+    is_list = getattr(view, "action", "list") == "list" or getattr(view, "detail", None) is False
+    is_filtered = any(issubclass(each, PermittedFilter) for each in getattr(view, "filter_backends", ()))
+    if request.method in SAFE_METHODS and is_list and isinstance(view, ListModelMixin) and not is_filtered:
+        raise ImproperlyConfigured(f"{type(view).__name__} lists objects; add PermittedFilter to its filter_backends")
+    return request.method in SAFE_METHODS
 
 
 def _changes_one(request: Request, view: Any) -> bool:

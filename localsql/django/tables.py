@@ -10,7 +10,7 @@ from uuid import UUID
 
 from django.contrib.auth import get_user_model
 from django.core.exceptions import EmptyResultSet, FullResultSet, ValidationError
-from django.db import connection
+from django.db import connection, router
 from django.db.models import Field, JSONField, Model, QuerySet, UUIDField
 from django.db.models.expressions import Col
 from django.db.models.lookups import Lookup
@@ -67,8 +67,10 @@ def compiled(
 
     The columns have ids of these types.
     """
-    if queryset.db != connection.alias:
-        raise BindingRejected(text, f"its model is in the database `{queryset.db}`; facts are in `{connection.alias}`")
+    chosen: str | None = queryset._db  # type: ignore[attr-defined]
+    stored = chosen or router.db_for_write(queryset.model)  # reads may go to replicas
+    if stored != connection.alias:
+        raise BindingRejected(text, f"its model is in the database `{stored}`; facts are in `{connection.alias}`")
     query = queryset.query.clone()
     query.clear_ordering()  # unless it decides on the rows
     compiler = query.get_compiler(connection=connection, elide_empty=False)
@@ -91,7 +93,7 @@ def compiled(
 
 def _check_is_id(text: str, field: Any, type_name: str) -> None:
     """Refuse a key of other objects than the type's, and one of these that is not their id: others may have that id."""
-    named = named_by(field) if is_key(field) else {}
+    named = named_by(field)
     column = named.get(type_name)
     if named and column is None and registry.has_model(type_name):
         raise BindingRejected(text, f"{field} has keys of {' and '.join(named)}, not of {type_name}")
@@ -240,26 +242,20 @@ def referred(field: Any) -> Any:
     return field
 
 
-def is_key(field: Any) -> bool:
-    """Return whether a column names an object: its own, or one that a foreign key refers to."""
-    return field is not None and (field.primary_key or field.is_relation)
-
-
 def named_by(key: Any) -> dict[str, str]:
     """Return the types of the objects that a key names, each with the column that has their ids, if the key has others.
 
-    A key of a child is one of its parent, too; but not the other way round.
+    It is primary or foreign. A key of a child is one of its parent, too; but not the other way round.
     """
     found: dict[str, str] = {}
-    field = key
-    while True:
+    field = key if key is not None and (key.primary_key or key.is_relation) else None
+    while field is not None:
         known = registry.type_of(field.model)
         is_id = field == id_field(field.model, known.column)
         if is_id or field.primary_key or field is not key:
             found[known.name] = "" if is_id else found.get(known.name, known.column)
-        if field.remote_field is None or not hasattr(field, "target_field"):
-            return found
-        field = field.target_field
+        field = getattr(field, "target_field", None)
+    return found
 
 
 # ---- values -------------------------------------------------------------------------------------------------------

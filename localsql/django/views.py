@@ -60,12 +60,10 @@ class PermissionBackend(BaseBackend):
     """
 
     def has_perm(self, user_obj: Any, perm: str, obj: Any = None) -> bool:
-        if obj is None or not isinstance(obj, Model) or not (user_obj.is_active or user_obj.is_anonymous):
-            return False
         label, _, codename = perm.partition(".")
-        if label != obj._meta.app_label:
-            return False
-        word = codename.removesuffix(f"_{obj._meta.model_name}")
+        is_its = isinstance(obj, Model) and label == obj._meta.app_label
+        is_asked = is_its and (user_obj.is_active or user_obj.is_anonymous)
+        word = codename.removesuffix(f"_{obj._meta.model_name}") if is_asked else ""
         return word != "" and authz.authorize(user_obj, settings.PERMISSIONS.get(word, word), obj)
 
     async def ahas_perm(self, user_obj: Any, perm: str, obj: Any = None) -> bool:

@@ -36,11 +36,13 @@ from django.db.models import (
     Count,
     Exists,
     F,
+    FilteredRelation,
     ForeignKey,
     GeneratedField,
     IntegerField,
     JSONField,
     Manager,
+    Max,
     Model,
     OuterRef,
     Prefetch,
@@ -59,7 +61,7 @@ from django.views.generic import View
 from documents.models import Comment, Document, Folder, Membership, Organization, Project, Tag, Team
 from documents.views import DocumentSerializer
 from rest_framework.decorators import action
-from rest_framework.generics import CreateAPIView, RetrieveAPIView
+from rest_framework.generics import CreateAPIView, ListAPIView, RetrieveAPIView
 from rest_framework.test import APIRequestFactory, force_authenticate
 from rest_framework.viewsets import ModelViewSet
 
@@ -70,6 +72,7 @@ from localsql.django import (
     PermissionBackend,
     Permitted,
     PermittedAdmin,
+    PermittedFilter,
     actions,
     asking,
     authorize,
@@ -578,6 +581,33 @@ class Querysets(World, TestCase):
             assert [tag.name for tag in tags.filter(may)] == ["A"]
             assert sorted(tag.name for tag in tags.exclude(may)) == ["", "*", "a"]
 
+    def test_the_condition_of_a_filtered_relation(self):
+        """Django adds a join for the name of the relation, so that all its objects would be there."""
+
+        def found(column):
+            may = Q(permitted(self.ann, "read", Document, column=column))
+            folders = Folder.objects.annotate(mine=FilteredRelation("document", condition=may))
+            return sorted(folders.filter(mine__isnull=False).values_list("name", "mine__title"))
+
+        assert found("document__pk") == [("inner", "plan"), ("other", "news"), ("top", "old")]
+        with self.assertRaisesRegex(FieldError, "use column='document__pk'"):
+            found("document")
+
+    def test_an_aggregate_is_no_key(self):
+        last = Folder.objects.annotate(last=Max("document"))
+        with self.assertRaisesRegex(NotSupportedError, "cannot be compared with ids"):
+            list(last.filter(permitted(self.ann, "read", Document, column="last")))
+
+    def test_a_router_for_reads(self):
+        """Bindings and users are read where they are written."""
+        assert authorize(self.ann, "edit", self.plan)
+        registry.version += 1
+        router = type("Router", (), {"db_for_read": lambda self, model, **hints: "elsewhere"})()
+        with override_settings(DATABASE_ROUTERS=[router]):
+            assert who("edit", self.plan).get() == self.ann
+            with self.assertRaisesRegex(AuthzError, "in the database `elsewhere`"):
+                table_of(ModelBinding("is_public(Document:_)", Document.objects.using("elsewhere").values("pk"), ""))
+
     def test_a_row_is_about_one_action(self):
         self.policy("""
             actor User {} resource Folder { permissions = ["read", "edit"]; }
@@ -1075,6 +1105,21 @@ class Projects(World, TestCase):
                 force_authenticate(request, self.ann)
                 assert Shown.as_view()(request, pk=document.pk).status_code == status
 
+    def test_rest_framework_lists_nothing_without_its_filter(self):
+        class Listed(ListAPIView):
+            queryset, serializer_class, permission_classes = Document.objects.all(), DocumentSerializer, [Permitted]
+
+        request, views = APIRequestFactory().get("/"), type("Views", (Listed, ModelViewSet), {})
+        force_authenticate(request, self.ann)
+        others = views.as_view({"get": "list"}), views.as_view({"get": "retrieve"}, detail=False)
+        for view in (Listed.as_view(), *others):
+            with self.assertRaisesRegex(ImproperlyConfigured, "add PermittedFilter"):
+                view(request, pk=self.plan.pk)
+        assert views.as_view({"get": "retrieve"})(request, pk=self.plan.pk).status_code == 200
+        Listed.filter_backends = [PermittedFilter]
+        for view in (Listed.as_view(), views.as_view({"get": "list"})):
+            assert len(view(request).data) == 3
+
     def test_rest_framework_denies_actions_of_lists(self):
         class Clearing(ModelViewSet):
             permission_classes, authentication_classes, permitted_actions = [Permitted], [], {"clear": "delete"}
@@ -1242,7 +1287,7 @@ class OtherApps(World, TestCase):
         """)
         own, other = apps.get_model("facts.Signature")(pk=1), Signature(pk=1)
         for each in (own, other):
-            with self.assertRaisesRegex(ImproperlyConfigured, "have the same name"):
+            with self.assertRaisesRegex(ImproperlyConfigured, "have the same type"):
                 authorize(self.ann, "read", each)
         type_of(type(own))
         assert authorize(self.ann, "read", own) and not authorize(self.ann, "read", other)
@@ -1251,6 +1296,15 @@ class OtherApps(World, TestCase):
         type_of(Signature, "Other")
         registry.types.pop(type(own))
         assert authorize(self.ann, "read", own) and not authorize(self.ann, "read", other)
+
+    def test_a_type_that_is_the_name_of_another_model(self):
+        """A comment with the number of a document would be that document."""
+        self.addCleanup(restore, *kept())
+        type_of(Comment, "Document")
+        with self.assertRaisesRegex(ImproperlyConfigured, "documents.Comment have the same type"):
+            authorize(self.ann, "read", self.plan)
+        type_of(Document)  # both are meant
+        assert authorize(self.ann, "read", self.plan) and authorize(self.ann, "read", Comment(pk=self.plan.pk))
 
     def test_permissions_are_of_one_of_them(self):
         self.ben.user_permissions.add(Permission.objects.get(content_type__app_label="facts", codename="add_signature"))
@@ -1298,7 +1352,7 @@ class SystemChecks(World, TestCase):
 
     def test_a_name_of_two_models(self):
         bind("signed(Signature:_)", lambda: Signature.objects.values_list("pk"))
-        assert "have the same name" in self.found()["authz.E103"]
+        assert "have the same type" in self.found()["authz.E103"]
 
     def test_a_key_that_is_no_id(self):
         """A user named `1` would have the roles of the user whose key is 1."""
