@@ -103,10 +103,8 @@ class KnownCheck(NamedTuple):
         if self.statement is None or not self.is_current():
             return None
         slots = self.slots | {"now": run.given_time(), self.actor: actor.id, self.resource: resource.id}
-        for version, truth, *_ in run.execute(self.statement, slots):
-            if version == self.session.version:
-                return bool(truth)
-        return None
+        rows = run.execute(self.statement, slots)
+        return next((bool(truth) for version, truth, *_ in rows if version == self.session.version), None)
 
     def is_current(self) -> bool:
         return self.session is ask.seen_session(asker()) and self.bound is run.bound_tables()

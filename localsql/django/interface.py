@@ -96,8 +96,8 @@ def _check_joins(joins: Mapping[str, Any]) -> None:
             join = joins.get(join.parent_alias)
         parts = (part for leaf in relation.resolved_condition.leaves() for part in leaf.flatten())
         if any(isinstance(part, Col) and part.alias not in known for part in parts):
-            path = f"{relation.relation_name}__pk"
-            raise FieldError(f"the condition of `{relation.alias}` tests another join; use column={path!r}")
+            column = f"{relation.relation_name}__pk"
+            raise FieldError(f"the condition of `{relation.alias}` tests another join; use {column=}")
 
 
 # ---- checks -------------------------------------------------------------------------------------------------------

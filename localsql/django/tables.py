@@ -63,12 +63,8 @@ def table_of(binding: ModelBinding) -> BoundTable:
 def compiled(
     queryset: QuerySet[Any, Any], text: str, types: Sequence[str] = ()
 ) -> tuple[str, list[BoundColumn], OwnRows | None]:
-    """Return a queryset's SQL, with its constants as literals, its columns, and whether its rows are a table's own.
-
-    The columns have ids of these types.
-    """
-    chosen: str | None = queryset._db  # type: ignore[attr-defined]
-    stored = chosen or router.db_for_write(queryset.model)  # reads may go to replicas
+    """Return a queryset's SQL with literals for constants, its columns (ids of these types), and what its rows are."""
+    stored: str = queryset._db or router.db_for_write(queryset.model)  # type: ignore[attr-defined]  # no replica
     if stored != connection.alias:
         raise BindingRejected(text, f"its model is in the database `{stored}`; facts are in `{connection.alias}`")
     query = queryset.query.clone()
@@ -167,21 +163,18 @@ def outer_column(expression: Any, compiler: SQLCompiler, sql: str, kind: IdKind)
 
 def _kinds(text: str, compiler: SQLCompiler) -> list[IdKind]:
     """Return what the columns of compiled SQL hold, in each of the queries that it combines."""
-    found = [_kind(text, expression) for expression, *_ in compiler.select]
+    found = []
+    for expression, *_ in compiler.select:
+        if (kind := kind_of_values(expression)) is None:
+            field = type(expression.output_field).__name__
+            raise BindingRejected(text, f"a {field} cannot be compared exactly; select a text or a number")
+        found.append(kind)
     for query in compiler.query.combined_queries:
         inner = query.get_compiler(connection=connection, elide_empty=False)
         inner.as_sql()
         if _kinds(text, inner) != found:
             raise BindingRejected(text, "the querysets that it combines have columns of different types")
     return found
-
-
-def _kind(text: str, expression: Any) -> IdKind:
-    kind = kind_of_values(expression)
-    if kind is None:
-        field = expression.output_field
-        raise BindingRejected(text, f"a {type(field).__name__} cannot be compared exactly; select a text or a number")
-    return kind
 
 
 def kind_of_values(expression: Any) -> IdKind | None:
@@ -237,7 +230,7 @@ def kind_of(field: Field[Any, Any], is_column: bool = True) -> IdKind | None:
 
 def referred(field: Any) -> Any:
     """Return the field whose values a foreign key has, or the field itself."""
-    while field.remote_field is not None and hasattr(field, "target_field"):
+    while hasattr(field, "target_field"):
         field = field.target_field
     return field
 

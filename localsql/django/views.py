@@ -66,8 +66,7 @@ class PermissionBackend(BaseBackend):
         word = codename.removesuffix(f"_{obj._meta.model_name}") if is_asked else ""
         return word != "" and authz.authorize(user_obj, settings.PERMISSIONS.get(word, word), obj)
 
-    async def ahas_perm(self, user_obj: Any, perm: str, obj: Any = None) -> bool:
-        return await sync_to_async(self.has_perm)(user_obj, perm, obj)
+    ahas_perm = sync_to_async(has_perm)  # type: ignore[arg-type]
 
 
 # ---- the admin ----------------------------------------------------------------------------------------------------
