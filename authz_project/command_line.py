@@ -117,12 +117,7 @@ def _runner() -> Any:
 def overview(program: str) -> str:
     """Return the output of `authz --help`."""
     width = max(len(name) for group in GROUPS.values() for name in group)
-    lines = [
-        version_line(),
-        "",
-        f"usage: {program} COMMAND …",
-        "",
-    ]
+    lines = [version_line(), "", f"usage: {program} COMMAND …", ""]
     for title, commands in GROUPS.items():
         lines += [title, *(f"  {name:<{width}}  {about}" for name, about in commands.items()), ""]
     lines.append(f"Options: `{program} COMMAND --help`. Commands of Django: `{program} help --all`.")

@@ -60,13 +60,10 @@ def _shell(text: str) -> Iterator[str]:
     end = 0
     for found in _HEREDOC.finditer(text):
         yield from _by_pygments(text[end : found.start("body")], "sh")
-        yield coloured(found["body"], _language_of(found["suffix"], found["body"]))
+        is_shell = found["body"].startswith("#!/bin/sh")
+        yield coloured(found["body"], "sh" if is_shell else _OF_FILE.get(found["suffix"] or "", ""))
         end = found.end("body")
     yield from _by_pygments(text[end:], "sh")
-
-
-def _language_of(suffix: str | None, text: str) -> str:
-    return "sh" if text.startswith("#!/bin/sh") else _OF_FILE.get(suffix or "", "")
 
 
 def _by_pygments(text: str, language: str) -> Iterator[str]:

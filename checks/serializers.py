@@ -180,12 +180,7 @@ ANY_ACTION = JsonType(any_action_from_json, _ID_OR_STAR)
 CONTEXT_FACTS = JsonType(lasting_from_json, LASTING_FACTS.schema)
 FACT_PATTERN = JsonType(
     wire.asked_pattern_from_json,
-    {
-        "allOf": [
-            ref("FactPattern"),
-            {"properties": {"args": {"items": {"properties": {"id": nullable(ref("Id"))}}}}},
-        ]
-    },
+    {"allOf": [ref("FactPattern"), {"properties": {"args": {"items": {"properties": {"id": nullable(ref("Id"))}}}}}]},
 )
 CALL = JsonType(call_from_json, ref("Call"))
 CALLS = JsonType(calls_from_json, many(ref("Call"), maxItems=MAX_CALLS))

@@ -473,11 +473,7 @@ class QueryEndpoint(Answering):
 
     body = serializers.FactQuery
     docs: ClassVar = {
-        "POST": Doc(
-            "Query stored and derived facts",
-            ref("FoundFacts"),
-            deprecated_for="POST /api/evaluate_query",
-        )
+        "POST": Doc("Query stored and derived facts", ref("FoundFacts"), deprecated_for="POST /api/evaluate_query")
     }
 
     def reply(self, request: Request, who: Caller) -> Reply:

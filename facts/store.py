@@ -265,9 +265,7 @@ def rows_to_insert(inserts: Sequence[tuple[int, Inserts]], number_of: Callable[[
     return list(rows.values())
 
 
-def parted(
-    changes: Iterable[tuple[int, Change]],
-) -> tuple[list[tuple[int, Inserts]], list[tuple[int, FactPattern]]]:
+def parted(changes: Iterable[tuple[int, Change]]) -> tuple[list[tuple[int, Inserts]], list[tuple[int, FactPattern]]]:
     """Return the inserts, and the patterns of the deletes, each with its revision."""
     inserts: list[tuple[int, Inserts]] = []
     patterns: list[tuple[int, FactPattern]] = []

@@ -2,7 +2,4 @@
 
 from policy import views
 
-endpoints = {
-    "policy": views.PolicyEndpoint(),
-    "policy_metadata": views.PolicyMetadata(),
-}
+endpoints = {"policy": views.PolicyEndpoint(), "policy_metadata": views.PolicyMetadata()}

@@ -162,7 +162,7 @@ class PolicyMetadata(Endpoint):
                 400: "A version number is invalid, or `version` and `id` differ.",
                 404: "No policy has been published, or the version does not exist.",
             },
-        ),
+        )
     }
 
     def get(self, request: Request) -> Response:

@@ -225,16 +225,13 @@ def _lists(block: completion.OutlineBlock) -> Iterator[str]:
 
 
 def _name(document: OpenDocument, name: str) -> str:
-    declared = [f"* {told}" for block in _blocks(document) for told in _declared(block, name)]
+    blocks = (*document.outline.types.values(), document.outline.everything)
+    declared = [f"* {told}" for block in blocks for told in _declared(block, name)]
     granted = _statements(document, document.names.grants.get(name, ()))
     if not declared and not granted:
         return ""
     because = f"\ngranted by\n\n{_code(granted)}" if granted else "\nnot granted by any rule\n"
     return "\n".join([_code([f'"{name}"']), *_shortened(declared), because])
-
-
-def _blocks(document: OpenDocument) -> Iterable[completion.OutlineBlock]:
-    return (*document.outline.types.values(), document.outline.everything)
 
 
 def _declared(block: completion.OutlineBlock, name: str) -> Iterator[str]:

@@ -327,11 +327,7 @@ def _contents(tags: tuple[OperationTag, ...]) -> dict[str, object]:
         "title": _TITLE,
         "about": with_code(_ABOUT),
         "tags": [
-            {
-                "name": tag.name,
-                "description": with_code(tag.description),
-                "operations": [*map(_shown, tag.operations)],
-            }
+            {"name": tag.name, "description": with_code(tag.description), "operations": [*map(_shown, tag.operations)]}
             for tag in tags
         ],
         "shapes": [

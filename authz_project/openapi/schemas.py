@@ -90,7 +90,7 @@ _WOULD_ALLOW: dict[str, Schema] = {
             "changes": many(answered("", {"insert": many(ref("Fact")), "delete": many(ref("Fact"))})),
             "notes": many(text(), "Why there are none, or which stored facts were not considered."),
         },
-    ),
+    )
 }
 _VERSION: dict[str, Schema] = {"policy_version": _or_null("integer")}
 _MARK = answered(
@@ -123,8 +123,7 @@ ANSWERS: dict[str, Schema] = {
     ),
     "StoredFact": answered("", _FACT, {END: _END}),
     "Counts": answered(
-        "The number of stored facts.",
-        {name: _whole(minimum=0) for name in ("num_roles", "num_relations", "num_facts")},
+        "The number of stored facts.", {name: _whole(minimum=0) for name in ("num_roles", "num_relations", "num_facts")}
     ),
     # ---- changes of facts
     "Changes": answered(

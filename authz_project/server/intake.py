@@ -428,12 +428,7 @@ class Intake:
         return self._changes if path.lstrip("/") in CHANGES else self._slots.known
 
     def _do(
-        self,
-        threads: Threads,
-        scope: Scope,
-        protocol: HTTPProtocol,
-        work: Callable[..., object],
-        *its: object,
+        self, threads: Threads, scope: Scope, protocol: HTTPProtocol, work: Callable[..., object], *its: object
     ) -> bool:
         """Submit the work to the threads and return True; send a 503 and return False if they are overloaded.
 
@@ -481,13 +476,7 @@ class Intake:
             body.wait_to_be_read(length, refuse, partial(Body, chunks, length, limit, done, failed))
 
     def _arrived(
-        self,
-        threads: Threads,
-        scope: Scope,
-        protocol: HTTPProtocol,
-        environ: Environ,
-        body: _BodyMemory,
-        text: bytes,
+        self, threads: Threads, scope: Scope, protocol: HTTPProtocol, environ: Environ, body: _BodyMemory, text: bytes
     ) -> None:
         """Answer the request, once there is memory for everything that is made of a large body."""
         if len(text) <= SMALL:
@@ -508,13 +497,7 @@ class Intake:
         )
 
     def _begin(
-        self,
-        threads: Threads,
-        scope: Scope,
-        protocol: HTTPProtocol,
-        body: _BodyMemory,
-        text: bytes,
-        environ: Environ,
+        self, threads: Threads, scope: Scope, protocol: HTTPProtocol, body: _BodyMemory, text: bytes, environ: Environ
     ) -> None:
         is_begun = False
         _note_waiting(environ)

@@ -250,15 +250,15 @@ def to_end(found: list[Connection], backlog: int, limits: Limits) -> list[Connec
     taken = len(found) - len(ended)
     if taken + (backlog > 0) > CROWDED * limits.places:
         enough = int(ENOUGH * limits.places)
-        left = [each for each in candidates if id(each) not in ended and each.age > _grace(each, limits)]
+        left = [
+            each
+            for each in candidates
+            if id(each) not in ended and each.age > (FRESH if each.was_answered else limits.grace)
+        ]
         silent = [each for each in left if not each.was_answered][: max(0, taken + backlog - enough)]
         answered = [each for each in left if each.was_answered][: max(0, taken - len(silent) - enough)]
         ended |= {id(each): each for each in (*silent, *answered)}
     return list(ended.values())
-
-
-def _grace(connection: Connection, limits: Limits) -> float:
-    return FRESH if connection.was_answered else limits.grace
 
 
 def _beyond_share(found: list[Connection], candidates: list[Connection], most: int) -> Iterator[Connection]:

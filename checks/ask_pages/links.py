@@ -16,7 +16,6 @@ from facts.pages.browse import value_url
 from facts.wire import fact_to_json
 from policy.core.clock import short_text_of
 from policy.models import DEFAULT_SLUG
-from policy.moments import Moment
 from policy.pages.highlight import highlighted_lines
 from policy.values import PRIMITIVES, STRING, Value
 
@@ -142,13 +141,11 @@ def _request(asked: PageQuestion, question: Question) -> tuple[str, dict[str, ob
 
 
 def _moment(asked: PageQuestion) -> dict[str, object]:
-    then: dict[str, object] = {} if asked.moment is None else {"as_of": _as_of(asked, asked.moment)}
+    then: dict[str, object] = {}
+    if (moment := asked.moment) is not None:
+        then["as_of"] = moment.revision if "revision" in asked.fields else short_text_of(moment.at)
     is_active = asked.version.pk == asked.version.environment.policy_version_id
     return then if is_active and not then else then | {"policy_version": asked.version.number}
-
-
-def _as_of(asked: PageQuestion, moment: Moment) -> int | str:
-    return moment.revision if "revision" in asked.fields else short_text_of(moment.at)
 
 
 # ---- command line --------------------------------------------------------------------------------------------------

@@ -184,7 +184,8 @@ def answered(asked: PageQuestion, origin: str, with_ways: bool = False) -> Shown
         }
         if isinstance(found, Listed):
             of_list = _listed(asked, questions, found)
-            return shown | {"listed": of_list, "title": f"{of_list['headline']}: {_question_text(asked)}"}
+            text = " ".join(asked.fields[field.name] for field in asked.kind.fields if field.name in asked.fields)
+            return shown | {"listed": of_list, "title": f"{of_list['headline']}: {text}"}
         if not found.holds and with_ways and asked.moment is None:
             shown["ways"] = ways_to_allow(session, questions[0])
         return shown | _explained(asked, questions, found, notes)
@@ -318,11 +319,6 @@ def versions_to_choose(chosen: PolicyVersion) -> list[PolicyVersion]:
 
 
 # ---- the answer ----------------------------------------------------------------------------------------------------
-
-
-def _question_text(asked: PageQuestion) -> str:
-    """Return the question in one line, for the page's title."""
-    return " ".join(asked.fields[field.name] for field in asked.kind.fields if field.name in asked.fields)
 
 
 def _moment(environment_id: int, moment: Moment) -> Link:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 from checks.asking import ask, by_rows, run
 from checks.asking.ask import Answered, Asker, LiveSession, confirmed, settled
 from checks.asking.paging import LARGEST, PageRequest, least_of, page_of
-from checks.asking.question import NEW_SIGNATURE, Check, Page, Question, allow, by_ids
+from checks.asking.question import NEW_SIGNATURE, Page, Question, allow, by_ids
 from checks.authzen.requests import (
     DENY_ON_FIRST_DENY,
     PERMIT_ON_FIRST_PERMIT,
@@ -70,7 +70,7 @@ def all_decided(asker: Asker, asked: Sequence[Evaluated], moment: Moment | None)
         found = []
         with run.snapshot() if len(groups) > 1 else nullcontext():
             for facts, group in groups.items() or NO_GROUPS:
-                checks = [check_of(known) for _, known in group]
+                checks = [(known.subject.asked, known.action.asked, known.resource.asked) for _, known in group]
                 allowed, answered = by_rows.allowed_each(asker, checks, tuple(facts), moment)
                 found.append(answered)
                 for (place, _), is_allowed in zip(group, allowed):
@@ -97,11 +97,7 @@ def ids_of(found: Answered) -> list[str | None]:
 
 
 def _answered(
-    asker: Asker,
-    known: RequestProperties,
-    moment: Moment | None,
-    outs: tuple[str, ...] = (),
-    page: Page | None = None,
+    asker: Asker, known: RequestProperties, moment: Moment | None, outs: tuple[str, ...] = (), page: Page | None = None
 ) -> Answered:
     """Decide one evaluation, or return the ids of a part for which it holds.
 
@@ -146,10 +142,6 @@ def _compile(groups: FactGroups, session: LiveSession, moment: Moment | None) ->
 def question_of(known: RequestProperties, facts: Sequence[Fact], outs: tuple[str, ...] = ()) -> Question:
     (subject, _), (action, _), (resource, _), _ = known
     return allow(subject, action, resource, outs, facts)
-
-
-def check_of(known: RequestProperties) -> Check:
-    return known.subject.asked, known.action.asked, known.resource.asked
 
 
 def _settled(asker: Asker, moment: Moment | None, by: Callable[[LiveSession], tuple[T, int | None]]) -> T:
@@ -240,11 +232,7 @@ class AuthZen(Answering):
 class AccessEvaluation(AuthZen):
     body: ClassVar[Any] = Evaluation
     docs: ClassVar = {
-        "POST": Doc(
-            "Check access",
-            ref("Evaluated"),
-            "With `options.explain`, the response includes the explanation.",
-        )
+        "POST": Doc("Check access", ref("Evaluated"), "With `options.explain`, the response includes the explanation.")
     }
 
     def reply(self, request: Request, who: Caller) -> Reply:
@@ -366,11 +354,7 @@ class AccessSearch(AuthZen):
 class SearchSubjects(AccessSearch):
     body, out, part = SubjectSearch, "actor", "subject"
     docs: ClassVar = {
-        "POST": Doc(
-            "List subjects",
-            ref("FoundEntities"),
-            "Results are complete. The id `*` stands for every subject.",
-        )
+        "POST": Doc("List subjects", ref("FoundEntities"), "Results are complete. The id `*` stands for every subject.")
     }
 
 

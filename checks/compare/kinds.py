@@ -48,13 +48,9 @@ def exceptions(gained: Iterable[AnswerRow], other: Set[AnswerRow]) -> set[Answer
     by_last: dict[str | None, list[AnswerRow]] = defaultdict(list)
     for row in other if wild else ():
         by_last[row[-1]].append(row)
-    pairs = ((row, each) for row in wild for last in _lasts(row, by_last) for each in by_last.get(last, ()))
-    found = (met(row, each) for row, each in pairs)
+    pairs = ((row, last) for row in wild for last in (by_last if row[-1] is None else (row[-1], None)))
+    found = (met(row, each) for row, last in pairs for each in by_last.get(last, ()))
     return {each for each in found if each is not None}
-
-
-def _lasts(row: AnswerRow, by_last: Mapping[str | None, list[AnswerRow]]) -> Iterable[str | None]:
-    return list(by_last) if row[-1] is None else (row[-1], None)
 
 
 def met(row: AnswerRow, other: AnswerRow) -> AnswerRow | None:
@@ -281,8 +277,11 @@ def _kinds_of(
     found: Iterable[Reached], programs: Sequence[Program], changes: Sequence[ChangedFacts | None]
 ) -> list[AccessKind]:
     origins: dict[_Key, tuple[Origins, ...]] = {}
-    for key, each in _keyed(found):
-        origins[key] = united(origins[key], each) if key in origins else each
+    for atoms, each in found:
+        action = atoms.values[1].id if atoms.values[1] else None
+        for actor, resource in product(atoms.types[0], atoms.types[2]):
+            key = (actor, action, resource)
+            origins[key] = united(origins[key], each) if key in origins else each
     names = _names(origins, programs)
     kinds = []
     for actor, action, resource in _every(origins, names):
@@ -295,13 +294,6 @@ def _kinds_of(
         others = frozenset(names[actor, resource]) if action is None else frozenset()
         kinds.append(AccessKind(actor, action, resource, others, actors, resources))
     return sorted(kinds, key=lambda kind: (kind.resource, kind.action is None, kind.action or "", kind.actor))
-
-
-def _keyed(found: Iterable[Reached]) -> Iterator[tuple[_Key, tuple[Origins, ...]]]:
-    for atoms, origins in found:
-        action = atoms.values[1]
-        for actor, resource in product(atoms.types[0], atoms.types[2]):
-            yield (actor, action.id if action else None, resource), origins
 
 
 def _names(origins: Iterable[_Key], programs: Sequence[Program]) -> dict[tuple[str, str], set[str]]:

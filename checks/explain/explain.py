@@ -256,7 +256,9 @@ _GOOD, _BAD = ("fact", "rule", "part", "comparison", "absence", "again", "unexpl
 def explanation_to_text(
     explanation: Explanation, filename: str, is_coloured: bool, given: str = "context fact"
 ) -> Iterator[str]:
-    paint = _painter(is_coloured)
+    def paint(colour: str, text: str) -> str:
+        return f"{colour}{text}{_PLAIN}" if is_coloured and text else text
+
     for goal in explanation.goals:
         verdict = paint(_GREEN, "allowed") if goal.holds else paint(_RED, "denied")
         version = f"policy version {explanation.version}" if explanation.version else "no policy"
@@ -279,10 +281,6 @@ def lines_of_goal(
         yield goal.note
     for reason in goal.reasons:
         yield from _drawn(reason, place, paint, given)
-
-
-def _painter(is_coloured: bool) -> _Paint:
-    return lambda colour, text: f"{colour}{text}{_PLAIN}" if is_coloured and text else text
 
 
 def _drawn(root: Reason, place: LineName, paint: _Paint, given: str) -> Iterator[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from checks.asking.question import Values
 from checks.asking.snapshot import GIVEN_UP, Snapshot
 from checks.engine.compile import Root
-from checks.engine.rules.clauses import Call, Const, Operand, Term, substituted
+from checks.engine.rules.clauses import Call, Const, Term, substituted
 from checks.engine.rules.clauses import Var as EngineVar
 from checks.errors import CannotEnumerate, UnboundVariable
 from checks.explain.cases import ANY, Case, Goal, RuleBindings, RuleCondition, value_in
@@ -146,16 +146,13 @@ class _Questions:
         terms: dict[EngineVar, Term] = {}
         for variable, engine_variable in self.case.numbers.items():
             if variable in known:
-                terms[engine_variable] = _operand(values, known[variable])
+                value = known[variable]
+                terms[engine_variable] = Const(ANY) if value.id == ANY else values.one(value.type, value.id)
             elif variable in wanted:
                 terms[engine_variable] = EngineVar(wanted.index(variable), variable.name)
             else:
                 terms[engine_variable] = EngineVar(_FREE + engine_variable.number, variable.name)
         return terms
-
-
-def _operand(values: Values, value: Value) -> Operand:
-    return Const(ANY) if value.id == ANY else values.one(value.type, value.id)
 
 
 def _unbound(conditions: Conditions, known: RuleBindings) -> tuple[Var, ...]:

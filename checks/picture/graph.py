@@ -323,12 +323,9 @@ def _condition(program: Program, literal: Literal) -> str:
     if isinstance(literal, Not) and literal.atom.predicate in program.helpers:
         text = f"not ({formula_of(program, literal.atom.predicate, len(literal.atom.args))})"
     else:
-        text = shown_literal(program, literal, {}, 0) if _is_ground(literal) else _NUMBER.sub("", str(literal))
+        is_ground = isinstance(literal, Atom) and all(isinstance(arg, Value) for arg in literal.args)
+        text = shown_literal(program, literal, {}, 0) if is_ground else _NUMBER.sub("", str(literal))
     return abbreviated(text, MAX_LABEL)
-
-
-def _is_ground(literal: Literal) -> bool:
-    return isinstance(literal, Atom) and all(isinstance(arg, Value) for arg in literal.args)
 
 
 # ---- Only what leads to one role or permission: the rules walked backward, from type to type ----------------------

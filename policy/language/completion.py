@@ -457,7 +457,8 @@ def _names(context: CursorContext) -> Iterable[Completion]:
     following = context.rest[:2]
     if [word.kind for word in following] == ["ON", "STRING"]:
         return _through(context, context.block, following[1].name)
-    return chain(_of_block(context.block, (*LISTS, "relations")), _through_any(context))
+    through = (_through(context, context.block, relation) for relation in context.block.relations)
+    return chain(_of_block(context.block, (*LISTS, "relations")), *through)
 
 
 def _named_in_call(context: CursorContext, predicate: str, here: int, whole: list[list[Word]]) -> Iterable[Completion]:
@@ -586,11 +587,6 @@ def _through(context: CursorContext, block: OutlineBlock, relation: str) -> Iter
     """Return the names that can precede `on "relation"`: those of the relation's type."""
     target = block.relations.get(relation, "")
     return _of_block(context.outline.of(target), (*LISTS, "relations"), f', through "{relation}"')
-
-
-def _through_any(context: CursorContext) -> Iterator[Completion]:
-    for relation in context.block.relations:
-        yield from _through(context, context.block, relation)
 
 
 def _every(context: CursorContext, kind: str) -> Iterator[Completion]:

@@ -385,7 +385,8 @@ class EditingAdmin(admin.ModelAdmin):
         origin = self.get_object(request, request.GET.get("from", ""))
         if origin is not None and not self.has_view_or_change_permission(request, origin):
             raise PermissionDenied
-        environment = origin.environment if origin else _environment_asked(request)
+        asked = origin.environment if origin else environment_named(request.GET.get("environment", ""))
+        environment = asked or default_environment()
         if origin is None and (draft := publishing.draft_of(request.user, environment)):
             return {
                 "environment": environment, "source": draft.source, "filename": draft.filename, "seen": draft.seen,
@@ -576,7 +577,3 @@ def _text_and_place(sent: dict) -> tuple[str, int]:
 def _draft_to_json(draft: PolicyDraft) -> JsonObject:
     """Return the draft as JSON. The stamp is a string: as a number, it would be too large for JavaScript."""
     return {"stamp": str(draft.stamp), "saved_at": draft.saved_at.isoformat(), "source": draft.source}
-
-
-def _environment_asked(request: HttpRequest) -> Environment:
-    return environment_named(request.GET.get("environment", "")) or default_environment()

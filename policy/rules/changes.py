@@ -217,11 +217,8 @@ class _Written:
 
 
 def _typing(rule: Rule) -> str:
-    return "; ".join(f"{variable}: {' '.join(sorted(types))}" for variable, types in sorted_by_name(rule))
-
-
-def sorted_by_name(rule: Rule) -> list[tuple[Var, Types]]:
-    return sorted(rule.types.items(), key=lambda item: item[0].name)
+    by_name = sorted(rule.types.items(), key=lambda item: item[0].name)
+    return "; ".join(f"{variable}: {' '.join(sorted(types))}" for variable, types in by_name)
 
 
 # ---- what depends on the differing rules ------------------------------------------------------------------------
@@ -240,7 +237,10 @@ def reached(old: Program, new: Program, starts: Sequence[AtomSet]) -> list[Reach
     """Return the starts, and everything that the rules of either program derive from them or their negation."""
     callers = _callers((old, new))
     found: dict[tuple[str, int], dict[AtomSet, tuple[Origins, ...]]] = defaultdict(dict)
-    waiting = [Reached(start, _own_origins(index, start)) for index, start in enumerate(starts)]
+    waiting = [
+        Reached(start, tuple(frozenset({(index, place)}) for place in range(len(start.args))))
+        for index, start in enumerate(starts)
+    ]
     while waiting:
         each = waiting.pop()
         merged = _merged(found[each.atoms.key], each)
@@ -248,10 +248,6 @@ def reached(old: Program, new: Program, starts: Sequence[AtomSet]) -> list[Reach
             derived = (_derived(rule, atom, merged) for rule, atom in callers.get(each.atoms.key, ()))
             waiting += (more for more in derived if more is not None)
     return [Reached(*item) for sets in found.values() for item in sets.items()]
-
-
-def _own_origins(index: int, start: AtomSet) -> tuple[Origins, ...]:
-    return tuple(frozenset({(index, place)}) for place in range(len(start.args)))
 
 
 def _merged(known: dict[AtomSet, tuple[Origins, ...]], each: Reached) -> Reached | None:

@@ -470,12 +470,9 @@ def accepted_patterns(
         found[key] |= patterns
     for rule, typing in zip(rules, inferred.typings, strict=True):
         found[key_of(rule.head)].add(pattern_of(rule.head.args, typing, vocabulary))
-    usable = {key: {p for p in patterns if all(p)} for key, patterns in sorted(found.items()) if _is_storable(key)}
+    storable = (key for key in sorted(found) if not is_made_here(key[0]) and 1 <= key[1] <= MAX_ARGUMENTS)
+    usable = {key: {p for p in found[key] if all(p)} for key in storable}
     return {key: _named(patterns, vocabulary) for key, patterns in usable.items() if patterns}
-
-
-def _is_storable(key: PredicateKey) -> bool:
-    return not is_made_here(key[0]) and 1 <= key[1] <= MAX_ARGUMENTS
 
 
 def _named(patterns: set[MaskPattern], vocabulary: Vocabulary) -> tuple[tuple[Types, ...], ...]:

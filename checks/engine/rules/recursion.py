@@ -101,7 +101,8 @@ def closure_of(rules: tuple[p.Rule, ...]) -> Closure | None:
     differ.
     """
     transitive, symmetric = tuple(filter(_is_transitive, rules)), tuple(filter(_is_symmetric, rules))
-    ends = {each for rule in (*transitive, *symmetric) for each in _types_in(rule, rule.head)}
+    both = (*transitive, *symmetric)
+    ends = {rule.types[term] for rule in both for term in rule.head.args if isinstance(term, p.Var)}
     if not transitive or len(ends) != 1:
         return None
     types = min(ends)
@@ -131,10 +132,6 @@ def _between(rule: p.Rule) -> p.Var:
     (y,) = set(one.args) & set(two.args)
     assert isinstance(y, p.Var), "rules with a value in its place are not transitive"
     return y
-
-
-def _types_in(rule: p.Rule, atom: p.Atom) -> list[p.Types]:
-    return [rule.types[term] for term in atom.args if isinstance(term, p.Var)]
 
 
 def _is_transitive(rule: p.Rule) -> bool:

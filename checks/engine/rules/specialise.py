@@ -63,11 +63,6 @@ def typings_of(types_by_predicate: TypesByPredicate, rule: p.Rule, types: tuple[
             yield full
 
 
-def may_be(rule: p.Rule, term: p.Term, type_name: str) -> bool:
-    """Return whether the term can have the type."""
-    return type_name in p.types_of(term, rule.types)
-
-
 def head_typing(rule: p.Rule, types: tuple[str, ...]) -> ConcreteTyping | None:
     """Return the types of the head's variables; None if the head cannot have these types."""
     typing: ConcreteTyping = {}
@@ -395,7 +390,7 @@ class Specialised:
         key: tuple[str | int, ...] = (predicate, len(types), *types[-1:])
         if key not in self._rules_by_last:
             rules = self._program.rules_by_predicate.get((predicate, len(types)), ())
-            fitting = (rule for rule in rules if not types or may_be(rule, rule.head.args[-1], types[-1]))
+            fitting = (rule for rule in rules if not types or types[-1] in p.types_of(rule.head.args[-1], rule.types))
             self._rules_by_last[key] = list(fitting)
         return self._rules_by_last[key]
 

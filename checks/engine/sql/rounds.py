@@ -10,18 +10,7 @@ from typing import Any, Protocol
 import orjson
 
 from checks.engine.plan.draft import variant_of
-from checks.engine.plan.plan import (
-    AnswerArm,
-    Answers,
-    Branch,
-    Exit,
-    Goals,
-    Jump,
-    Plan,
-    PlanSource,
-    Tagged,
-    Variant,
-)
+from checks.engine.plan.plan import AnswerArm, Answers, Branch, Exit, Goals, Jump, Plan, PlanSource, Tagged, Variant
 from checks.engine.rules.clauses import Slot, Term, Var
 from checks.engine.sql.render import Padded, SelectScope, answer_terms, goal_terms, padded
 from checks.engine.sql.text import (

@@ -17,10 +17,7 @@ class Command(PolicyCommand):
     def add_arguments(self, parser):
         super().add_arguments(parser)
         files = parser.add_argument(
-            "files",
-            nargs="*",
-            metavar="FILE",
-            help=f"{FILES[:-1]} (default: the active policy).",
+            "files", nargs="*", metavar="FILE", help=f"{FILES[:-1]} (default: the active policy)."
         )
         self.never_with(add_version(parser, "Draw this version of the policy, instead of files."), files)
         parser.add_argument("--format", choices=list(KINDS), default="svg", help="Format (default: %(default)s).")
