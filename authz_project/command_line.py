@@ -31,18 +31,16 @@ GROUPS: dict[str, dict[str, str]] = {
         "compare_policies": "show whether a policy can allow more than another, with any facts",
         "prove": "prove what a policy never allows, or print facts with which it does",
         "how": "print which facts would allow something",
-        "show_policy": "print the policy, its history, or a diff",
-        "diagram": "print a policy diagram, as SVG or Mermaid",
+        "show_policy": "print the policy, its history, a diff, or a diagram",
         "language_server": "run the language server for editors (needs authz-project[editor])",
         "import_model": "convert an OpenFGA or SpiceDB model into a policy and facts",
     },
     "Facts": {
         "load_facts": "store facts from a file",
         "dump_facts": "write all facts to a file",
-        "delete_facts": "delete the facts that match a pattern",
+        "delete_facts": "delete the facts that match a pattern, or past ones from history for good",
         "audit_facts": "list stored facts that the policy doesn't use",
-        "sync_facts": "compare facts with the rows of your databases, and apply the differences",
-        "drain_outbox": "apply the changes that your application wrote to its outbox",
+        "sync_facts": "compare facts with rows of your databases and apply the differences, or drain an outbox",
     },
     "Decisions": {
         "ask": "check access, list actions, resources or actors, and explain decisions",
@@ -54,7 +52,6 @@ GROUPS: dict[str, dict[str, str]] = {
     },
     "History": {
         "follow_changes": "print changes as they happen",
-        "forget_facts": "delete facts from history for good",
         "prune": "delete expired facts and old history",
     },
     "In a Django project": {

@@ -284,7 +284,7 @@ def publish_policy(text: str) -> Callable[[], object]:
 
 
 # ---- facts ----------------------------------------------------------------------------------------------------------
-# A change is a row of the table that `authz drain_outbox` reads, too. Its transaction's end sends it; what a crash or
+# A change is a row of the table that `authz sync_facts --outbox` reads. Its transaction's end sends it; what a crash or
 # an unreachable server left there is sent before the next question, or by `authz_drain`.
 
 TABLE = "authz_outbox"

@@ -184,7 +184,7 @@ def _stop(number: int, frame: object) -> None:
     raise WatchStopped
 
 
-# ---- the base of sync_facts and drain_outbox: configuration file, repetition, metrics -----------------------------
+# ---- the base of `sync_facts`: configuration file, repetition, metrics -----------------------------
 
 LAST_PORT = 65_535
 

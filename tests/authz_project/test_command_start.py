@@ -42,16 +42,17 @@ COMMANDS = [
     "audit_facts", "check_policy -", "load_policy --version 1",
     "api_keys create", "api_keys list", "api_keys revoke --help", "api_keys rotate --help",
     "createsuperuser --help", "delete_facts --help", "show_policy --diff 1", "dump_facts",
-    "follow_changes --help", "forget_facts --help", "format_policy -",
+    "follow_changes --help", "format_policy -",
     "prune --history-days 1", "review_access --help", "help --all", "language_server --help",
     "load_facts -", "load_policy -", "migrate",
     "load_example", "preview_policy -", "show_policy", "show_policy --history", "test_policy -",
-    "version", "diagram -", "backup --help", "verify", "compare_policies --help", "prove --help", "how --help",
+    "show_policy --diagram svg -",
+    "version", "backup --help", "verify", "compare_policies --help", "prove --help", "how --help",
     "mcp --help", "spaces --help",
 ]  # fmt: skip
 WITH_BINDINGS = [
     "check_bindings -", "ask_local --help", "ask_local list User:a read Doc doc.id",
-    "sync_facts --help", "drain_outbox --help", "authz_bindings --help", "authz_drain --help",
+    "sync_facts --help", "authz_bindings --help", "authz_drain --help",
     "import_model openfga --help",
 ]  # fmt: skip
 WITH_REQUESTS = ["replay_decisions --help", "replay_decisions -"]  # which it decodes as the endpoints do

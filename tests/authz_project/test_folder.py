@@ -23,7 +23,7 @@ WITHOUT_DATABASE = {
     "format_policy --check ../main.polar": 1,
     "test_policy ../main.polar": 0,
     "show_policy --diff ../main.polar ../main.polar": 0,
-    "diagram ../main.polar": 0,
+    "show_policy --diagram svg ../main.polar": 0,
     "compare_policies ../main.polar ../main.polar": 0,
     "prove allow(u:User,a,d:Doc) --policy ../main.polar": 1,
     "how allow(u:User,a,d:Doc) --policy ../main.polar": 0,
@@ -42,7 +42,8 @@ WITH_DATABASE = (
     "audit_facts",
     "backup copy.sqlite3", "check_bindings ../bindings.yaml", "verify", "api_keys create",
     "delete_facts p(User:_)",
-    "dump_facts", "prune", "ask authorize --explain User:a read Doc:d", "follow_changes", "forget_facts --yes User:a",
+    "dump_facts", "prune", "ask authorize --explain User:a read Doc:d", "follow_changes",
+    "delete_facts --forget --yes p(User:a)",
     "api_keys list", "load_example code", "load_facts ../facts.jsonl", "load_policy ../main.polar",
     "show_policy --history", "preview_policy ../main.polar",
     "review_access --from 1",
@@ -51,7 +52,7 @@ WITH_DATABASE = (
 )  # fmt: skip
 TOLD_OTHERWISE = {
     "check --deploy": 0,
-    "drain_outbox ../bindings.yaml": 1,
+    "sync_facts --outbox ../bindings.yaml": 1,
     "mcp": 1,
     "replay_decisions ../facts.jsonl": 0,
     "spaces list": 1,

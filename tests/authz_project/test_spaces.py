@@ -737,8 +737,8 @@ def said(capsys, *words: str) -> str:
 
 
 @on_postgresql
-@pytest.mark.parametrize("command", ["sync_facts", "drain_outbox"])
-def test_commands_that_run_for_long_go_on_in_the_new_space(home, tmp_path, monkeypatch, command):
+@pytest.mark.parametrize("what", ["apply", "outbox"])
+def test_commands_that_run_for_long_go_on_in_the_new_space(home, tmp_path, monkeypatch, what):
     api = api_in("one", "acme")
     app = sqlite3.connect(tmp_path / "app.sqlite3", isolation_level=None)
     app.execute("CREATE TABLE authz_outbox (id INTEGER PRIMARY KEY AUTOINCREMENT, changes TEXT NOT NULL)")
@@ -760,8 +760,7 @@ def test_commands_that_run_for_long_go_on_in_the_new_space(home, tmp_path, monke
         assert not once() and docs(api, "ann") == ["a", "b"]
 
     monkeypatch.setattr(watch, "again_and_again", again)
-    options = {"apply": True} if command == "sync_facts" else {}
-    call_command(command, str(tmp_path / "config.yaml"), watch=1, environment="acme", **options)
+    call_command("sync_facts", str(tmp_path / "config.yaml"), watch=1, environment="acme", **{what: True})
 
 
 @on_postgresql

@@ -331,9 +331,9 @@ def test_every_sheet_of_an_ordinary_policy_is_well_formed():
 # ---- the command -----------------------------------------------------------------------------------------------------
 
 
-def run(*args: str) -> str:
+def run(*args: str, form: str = "svg") -> str:
     out = io.StringIO()
-    call_command("diagram", *args, stdout=out, stderr=out)
+    call_command("show_policy", *args, "--diagram", form, stdout=out, stderr=out)
     return out.getvalue()
 
 
@@ -342,13 +342,14 @@ def test_the_command_draws_files_and_versions(db, tmp_path):
     file.write_text(COMPANY)
     with pytest.raises(CommandError, match="No policy is loaded"):
         run()
-    drawn = run(str(file), "--format", "mermaid", "--leads-to", "Repo.read")
+    drawn = run(str(file), "--leads-to", "Repo.read", form="mermaid")
     assert drawn.startswith("flowchart LR\n")
     environment = EnvironmentFactory()
     publishing.publish(environment.pk, COMPANY, None)
     publishing.publish(environment.pk, chain(3), None)
     assert (
-        run("--environment", environment.slug, "--version", "1", "--format", "mermaid", "--leads-to", "Repo.read")
+        run("--environment", environment.slug, "--version", "1", "--leads-to", "Repo.read", form="mermaid")
+        == run("--environment", environment.slug, "--as-of", "1", "--leads-to", "Repo.read", form="mermaid")
         == drawn
     )
     assert ElementTree.fromstring(run("--environment", environment.slug, "--type", "T1")).tag.endswith("svg")

@@ -121,16 +121,16 @@ def test_each_environment_has_a_horizon(new_api):
 def test_past_facts_are_forgotten_for_good(history, capsys):
     history.post("/facts", role("ann", "writer", "1"))
     assert history.get("/facts?as_of=3&predicate=has_role&args.0.id=ann").json() == [role("ann", "reader", "1")]
-    call_command("forget_facts", "has_role(User:ann, _, Doc:_)", "--yes")
+    call_command("delete_facts", "has_role(User:ann, _, Doc:_)", "--forget", "--yes")
     out = capsys.readouterr().out
-    assert "1 matching fact is still stored and not affected" in out and "delete_facts" in out
+    assert "1 matching fact is still stored and not affected" in out and "without --forget" in out
     assert "1 past fact found, valid at revisions 2 to 4." in out
     assert "not passed revision 5" in out and out.endswith("1 past fact forgotten\n")
     assert past() == [("ben", 3, 6)]
     assert history.get("/facts?as_of=3&predicate=has_role&args.0.id=ann").json() == []
     left = (("cat", "reader"), ("ann", "writer"))
     assert stored(history) == {("has_role", (("User", who), ("String", kind), ("Doc", "1"))) for who, kind in left}
-    call_command("forget_facts", 'has_role(User:ann, "reader", Doc:_)', "--yes")
+    call_command("delete_facts", 'has_role(User:ann, "reader", Doc:_)', "--forget", "--yes")
     assert "No past fact matches. Nothing was forgotten." in capsys.readouterr().out
 
 
@@ -138,7 +138,7 @@ def test_a_remembered_answer_does_not_outlive_what_is_forgotten(history):
     question = READS | {"actor_id": "ann", "as_of": 3}
     for _ in range(3):
         assert history.post("/authorize", question).json() == {"allowed": True}
-    call_command("forget_facts", "has_role(User:ann, _, _)", "--yes")
+    call_command("delete_facts", "has_role(User:ann, _, _)", "--forget", "--yes")
     assert history.post("/authorize", question).json() == {"allowed": False}
 
 
@@ -149,7 +149,7 @@ def test_what_the_admin_noted_is_forgotten_as_well(history, new_api):
     for kind in Signature.objects.all():
         for message in ('added has_role(User{"ann"}, "reader", Doc{"1"})', 'deleted has_role(User{"ann"}, …)', "other"):
             LogEntry.objects.log_actions(admin.pk, [kind], CHANGE, message, single_object=True)
-    call_command("forget_facts", "has_role(User:ann, _, Doc:_)", "--yes")
+    call_command("delete_facts", "has_role(User:ann, _, Doc:_)", "--forget", "--yes")
 
     def noted(api) -> set[str]:
         kinds = [str(each.pk) for each in Signature.objects.filter(environment=api.environment)]
@@ -166,11 +166,11 @@ def test_nothing_is_forgotten_unless_somebody_says_so(history, monkeypatch, said
         stdin.close()
     monkeypatch.setattr(sys, "stdin", stdin)
     with pytest.raises(CommandError, match=message):
-        call_command("forget_facts", "has_role(User:ann, _, Doc:_)")
+        call_command("delete_facts", "has_role(User:ann, _, Doc:_)", "--forget")
     assert len(past()) == 2
 
 
 def test_somebody_says_yes(history, monkeypatch, capsys):
     monkeypatch.setattr(sys, "stdin", io.StringIO("yes\n"))
-    call_command("forget_facts", "has_role(_, _, _)")
+    call_command("delete_facts", "has_role(_, _, _)", "--forget")
     assert past() == [] and "at revisions 2 to 5" in capsys.readouterr().out

@@ -275,7 +275,7 @@ def _facts_and_revisions(environment: Environment) -> BackupFinding:
     revisions, newest, version, inserted, deleted = _revisions(environment)
     expected = max(0, offset - max(horizon, 1) + 1)
     known = stored.at_horizon + inserted - deleted
-    forgotten = deleted - stored.ended  # `forget_facts` leaves no other trace
+    forgotten = deleted - stored.ended  # `delete_facts --forget` leaves no other trace
     faults = {
         f"the offset is {offset:,}, but the last revision is {newest:,}": offset and newest != offset,
         f"{counted(abs(expected - revisions), 'revision')} {'missing' if revisions < expected else 'too many'}":

@@ -1,4 +1,4 @@
-"""Compare facts with their source rows, and apply the differences."""
+"""Compare facts with their source rows, and apply the differences; or apply the changes in an outbox."""
 
 import sys
 import time
@@ -8,6 +8,7 @@ from django.core.management.base import CommandError
 
 from facts.accept import sentences
 from localsql.sync.config import Config, SyncPattern
+from localsql.sync.outbox import Drained, drain
 from localsql.sync.run import (
     Failed,
     MostDeletes,
@@ -21,7 +22,7 @@ from localsql.sync.run import (
     summary,
 )
 from localsql.sync.watch import Metrics, SyncCommand
-from policy.management.command import Progress, enter_space_of
+from policy.management.command import Progress, counted, enter_space_of
 from policy.models import Environment
 
 OUT_OF_STEP = 2
@@ -32,17 +33,25 @@ class Command(SyncCommand):
 
     def add_arguments(self, parser):
         super().add_arguments(parser)
-        parser.add_argument(
+        apply = parser.add_argument(
             "--apply", action="store_true", help="Store and delete facts (default: print the differences)."
         )
-        parser.add_argument(
+        most = parser.add_argument(
             "--max-deletes", type=most_deletes, default=MostDeletes(), metavar="SHARE",
             help="Skip patterns where more would be deleted: a share or number of facts (default: %(default)s).",
         )  # fmt: skip
+        outbox = parser.add_argument(
+            "--outbox", action="store_true",
+            help="Instead, apply the changes in your application's outbox, each exactly once, and delete them from it.",
+        )  # fmt: skip
+        self.never_with(outbox, apply, most)
 
     def act(self, environment: Environment, *, config: str, connection: str, **options: Any) -> None:
         watch, port = options["watch"], options["metrics_port"]
         read = self.config(config, connection)
+        if options["outbox"]:
+            self._drain(environment, read, options["skip_bad"], watch, port)
+            return
         wanted = SyncOptions(options["apply"], options["max_deletes"], options["skip_bad"])
         if read.is_for_local_sql:
             self.stderr.write(
@@ -77,6 +86,41 @@ class Command(SyncCommand):
         if found.failed:
             raise CommandError(f"Not synchronized: {', '.join(str(each.pattern) for each in found.failed)}")
         return False
+
+    def _drain(
+        self, environment: Environment, read: Config, skips_bad: bool, watch: float | None, port: int | None
+    ) -> None:
+        def once(done: Drained) -> None:
+            with self.progress("draining") as shown:
+
+                def report_bad(sentence: str) -> None:
+                    with shown.aside():
+                        self.stderr.write(sentence)
+
+                drain(environment.pk, read.outbox, skips_bad, report_bad, done)
+
+        def again() -> bool:
+            done = Drained()
+            enter_space_of(environment)
+            try:
+                once(done)
+            finally:
+                metrics.add("rows_drained_total", done.rows)
+                if done.rows or done.skipped:
+                    self.stdout.write(f"{time.strftime('%H:%M:%S')} {_sentence(done)}")
+            return False
+
+        if watch is None:
+            once(done := Drained())
+            self.stdout.write(_sentence(done))
+            return
+        metrics = Metrics("authz_outbox")
+        self.keep(again, read, watch, metrics, port)
+
+
+def _sentence(done: Drained) -> str:
+    made = f"{counted(done.rows, 'row')} applied, in {counted(done.revisions, 'revision')}"
+    return f"{made}; {done.skipped:,} skipped" if done.skipped else made
 
 
 class _Listener:

@@ -1,24 +1,27 @@
-"""Print the policy, its history, or the diff of two policies."""
+"""Print the policy, its history, the diff of two policies, or a diagram."""
 
 from typing import Any
 
 from django.core.management.base import CommandError
+from django.utils.module_loading import import_string
 
+from policy.active import program_of_version
 from policy.errors import NotFound
 from policy.management import command
 from policy.models import Environment, PolicyVersion
 from policy.pages.highlight import unified
 from policy.publishing import RecordedResults, active_version, version_numbered
+from policy.rules.program import Program
 
 
 class Command(command.PolicyCommand):
-    help = "Print the active policy, an earlier version, the history of versions, or a diff."
+    help = "Print the active policy, an earlier version, the history, a diff, or a diagram of what grants what."
 
     def add_arguments(self, parser):
         super().add_arguments(parser)
         which = parser.add_mutually_exclusive_group()
-        command.add_version(which, "Print this version (default: the active one).")
-        command.add_as_of(which)
+        version = command.add_version(which, "Print this version (default: the active one).")
+        as_of = command.add_as_of(which)
         history = which.add_argument(
             "--history", action="store_true",
             help="List all versions, newest first, with author, test results and note. * marks the active one.",
@@ -31,17 +34,35 @@ class Command(command.PolicyCommand):
         about = parser.add_argument(
             "--about", action="store_true", help="Print author, date, note and tests, not the text."
         )
+        diagram = parser.add_argument(
+            "--diagram", choices=["svg", "mermaid"], help="Print a diagram in this format, not the text."
+        )
+        files = parser.add_argument("files", nargs="*", metavar="FILE", help=f"Draw these files. {command.FILES}")
+        of_type = parser.add_argument(
+            "--type", default="", metavar="TYPE", dest="type_name", help="Draw only this type, or `global` rules."
+        )
+        target = parser.add_argument(
+            "--leads-to", default="", metavar="TYPE.NAME",
+            help="Draw only what leads to this role or permission, e.g. Repo.read.",
+        )  # fmt: skip
         self.never_with(about, history, diff)
+        self.never_with(diagram, about, history, diff)
+        for option in (files, of_type, target):
+            self.only_with(option, diagram)
+        for option in (version, as_of):
+            self.never_with(option, files)
 
-    def handle(self, *, diff: list[str] | None, **options: Any) -> None:  # type: ignore[override]
-        if diff and len(diff) == 2 and all(map(command.is_file, diff)):  # needs no database
+    def handle(self, *, diff: list[str] | None, files: list[str], **options: Any) -> None:  # type: ignore[override]
+        if files:  # needs no database
+            self._draw(command.program_of_files(files, self.stderr), **options)
+        elif diff and len(diff) == 2 and all(map(command.is_file, diff)):  # needs no database
             self._diff(diff, [command.text_of_file(policy) for policy in diff])
         else:
             super().handle(diff=diff, **options)
 
     def act(
         self, environment: Environment, *, version_number: int | None, as_of: str | None, history: bool,
-        diff: list[str] | None, about: bool, **options: Any,
+        diff: list[str] | None, about: bool, diagram: str | None, **options: Any,
     ) -> None:  # fmt: skip
         if history:
             self._history(environment)
@@ -63,7 +84,9 @@ class Command(command.PolicyCommand):
             version = active_version(environment.pk)
         if version is None:
             raise NotFound("No policy is loaded. Publish one with `load_policy`.")
-        if about:
+        if diagram:
+            self._draw(program_of_version(version.pk), diagram, **options)
+        elif about:
             self.stdout.write("\n".join(f"{name + ':':<11}{told}" for name, told in _facts(version) if told))
         else:
             self.stdout.write(version.source, ending="")
@@ -77,6 +100,10 @@ class Command(command.PolicyCommand):
             for told in (_figures(version), version.note):
                 if told:
                     self.stdout.write(f"         {told}")
+
+    def _draw(self, program: Program, diagram: str, type_name: str, leads_to: str, **_: Any) -> None:
+        exported = import_string("checks.picture.page.exported")
+        self.stdout.write(exported(program, diagram, type_name, leads_to), ending="")
 
     def _diff(self, names: list[str], texts: list[str]) -> None:
         if lines := list(unified(*texts, *names)):
