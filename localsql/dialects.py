@@ -7,6 +7,7 @@ from decimal import Context, Decimal
 from enum import Enum
 from typing import ClassVar
 
+from checks.engine.rules.clauses import LONGER_THAN_IDS
 from checks.engine.sql.text import MOST_ARMS, Text, joined, lateral_step
 from localsql.errors import OtherSpelling, TooLargeStatement
 from policy.values import BOOLEAN, INTEGER
@@ -577,8 +578,8 @@ class MySQL(Dialect):
     def typed(self, sql: str, family: Family) -> str:
         if family in NATIVE:
             return f"CAST({sql} AS {self.native_types[family]})"
-        # The first row makes recursive columns wider than any id. A truncated value was not an id.
-        return f"LEFT(COALESCE({sql}, {_NO_BYTES}), 513)"
+        # The first row makes recursive columns wider than any id. A truncated value was not an id, nor stands for one.
+        return f"LEFT(COALESCE({sql}, {_NO_BYTES}), {LONGER_THAN_IDS})"
 
     def shown(self, sql: str, family: Family) -> str:
         return sql if family in NATIVE else f"CONVERT({sql} USING utf8mb4)"
@@ -603,7 +604,7 @@ class MariaDB(MySQL):
         return [("SELECT * FROM (", *joined(" UNION ALL ", arms), ") __x")] if len(arms) > 1 else arms
 
 
-_NO_BYTES = "CAST(CAST(NULL AS CHAR(513)) AS BINARY)"
+_NO_BYTES = f"CAST(CAST(NULL AS CHAR({LONGER_THAN_IDS})) AS BINARY)"
 
 
 def _characters(side: Typed) -> str:

@@ -150,16 +150,16 @@ Operand = Const | Other | Slot | Col | GoalKey | Inner
 Term = Operand | Var
 AnyTerm = TypeVar("AnyTerm", bound=Term)
 NOW = Slot("now")
-LONGER_THAN_IDS = 600  # characters
+LONGER_THAN_IDS = 513  # bytes, as long as columns that recursion makes
 
 
 def stand_in(index: int) -> str:
     """Return an id that no fact can have. Plans read some of these to stand for all values that nothing mentions."""
-    return "*" * (LONGER_THAN_IDS + index) if index else ""
+    return str(index).ljust(LONGER_THAN_IDS, "*") if index else ""
 
 
 def is_stand_in(text: str | None) -> bool:
-    return text == "" or (text is not None and len(text) > LONGER_THAN_IDS and not text.strip("*"))
+    return text == "" or (text is not None and len(text) == LONGER_THAN_IDS and text.rstrip("*").isdecimal())
 
 
 FRESH = Const(stand_in(0))
