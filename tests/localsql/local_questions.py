@@ -23,6 +23,7 @@ from tests.reference import Model, Row, World, model_of, unmentioned
 
 CONDITIONS = (  # what is written around a condition, and whether it then holds where the condition does
     ("{}", True),
+    ("COALESCE({}, 1 = 0)", True),
     ("(1 = 1 AND {})", True),
     ("(1 = 0 OR {})", True),
     ("CASE WHEN ({}) THEN 1 ELSE 0 END = 1", True),
@@ -30,6 +31,7 @@ CONDITIONS = (  # what is written around a condition, and whether it then holds 
     ("NOT {}", False),
     ("(NOT ({}) AND 1 = 1)", False),
 )
+JOIN = "LEFT JOIN (SELECT 2 AS tag) a0 ON {} WHERE tag = 2"
 MOST = 8  # questions of a case
 Post = Callable[[Caller, str, dict], object]
 
@@ -237,8 +239,8 @@ def _wrong_actions(sitting: Sitting, sql: str, wanted: set[str]) -> str | None:
 def _wrong_condition(sitting: Sitting, type_name: str, sql: str, granted: set[str], tally: Tally) -> str | None:
     """The condition is true exactly for the rows that are granted; its negation for the others."""
     rows = {number: an_id for number, an_id, _ in kept(sitting.made, sitting.world, type_name)}
-    for around, is_granted in CONDITIONS:
-        statement = f"SELECT k FROM {everything(type_name)} t WHERE {around.format(sql)}"
+    for around, is_granted in ((JOIN, True), *((f"WHERE {text}", holds) for text, holds in CONDITIONS)):
+        statement = f"SELECT k FROM {everything(type_name)} t {around.format(sql)}"
         found = {row[0] for row in sitting.database.run(statement)[1]}
         tally.with_nulls += 0 in found and sql not in ("TRUE", "FALSE")
         wanted = {number for number, an_id in rows.items() if (an_id in granted) == is_granted}

@@ -44,12 +44,27 @@ class Table:
         return f"{self.signature.predicate}({', '.join(args)})"
 
     def entry(self, dialect: str, rng: Random) -> dict[str, object]:
-        columns = ", ".join(f"{self.name}_c{index}" for index in self.kinds)
+        names = [f"{self.name}_c{index}" for index in self.kinds]
+        columns = ", ".join(names) or f"{self.name}_n"
         query = f"SELECT {columns} FROM {self.name}"
-        found: dict[str, object] = {"query": rng.choice((query, query, f"{query} UNION ALL {query}"))}
-        if self.is_said:
+        found: dict[str, object] = {"query": rng.choice(_written_otherwise(query, columns, self))}
+        if self.is_said and self.kinds:
             found["sql_types"] = [kind.said[dialect] for kind in self.kinds.values()]
         return found | ({"not_null": True} if self.is_full else {})
+
+
+def _written_otherwise(query: str, columns: str, table: Table) -> list[str]:
+    """The query in other words, with names such as those that statements make for themselves."""
+    renamed = ", ".join(f"{name} AS {other}" for name, other in zip(columns.split(", "), ("a1", "tag", "a0", "v", "k")))
+    found = [
+        query,
+        f"{query} UNION ALL {query}",
+        f"WITH a0 AS ({query}) SELECT {columns} FROM a0",
+        f"SELECT {columns} FROM (SELECT {renamed.replace(' AS ', ' AS c_')}, {columns} FROM {table.name}) tag",
+        f"SELECT {renamed} FROM {table.name}",
+    ]
+    outer = f"SELECT {columns} FROM (SELECT 1 AS o0) o LEFT JOIN {table.name} ON 1 = 1"
+    return found if table.is_full else [*found, outer]
 
 
 @dataclass
@@ -68,7 +83,7 @@ class Moved:
     def bindings(self, dialect: str) -> str:
         document = {
             "dialect": dialect,
-            "facts": {table.key: table.entry(dialect, Random(table.name)) for table in self.tables.values()},
+            "facts": {each.key: each.entry(dialect, Random(str(each.rows))) for each in self.tables.values()},
             "sql_types": {name: self.kinds[name].said[dialect] for name in sorted(self.said)},
         }
         if self.has_domains:
@@ -197,8 +212,9 @@ def _table(made: Moved, fact: Fact, is_split: bool) -> Table:
     signature, row = _signature(fact), fact[1]
     constants: tuple[str | None, ...] = (None,) * len(row)
     fixed = [index for index, value in enumerate(row) if _CONSTANT.fullmatch(value.id)]
-    if is_split and fixed and len(row) > 1:
-        constants = tuple(value.id if index == fixed[0] else None for index, value in enumerate(row))
+    if is_split and fixed:
+        kept = set(fixed) if made.rng.random() < 0.2 else {fixed[0]}
+        constants = tuple(value.id if index in kept else None for index, value in enumerate(row))
     if (signature, constants) not in made.tables:
         made.tables[signature, constants] = _new_table(made, signature, constants)
     return made.tables[signature, constants]
@@ -221,7 +237,8 @@ def fill(database: Database, made: Moved, world: World) -> None:
     before, tables = [], []
     for table in made.tables.values():
         columns = {f"{table.name}_c{index}": kind for index, kind in table.kinds.items()}
-        labels = [[row[index] for row in table.rows] for index in table.kinds]
+        labels = [[row[index] for row in table.rows] for index in table.kinds] or [[]]
+        columns = columns or {f"{table.name}_n": KINDS["int"]}
         first, text = _created(database.dialect, table.name, columns, labels)
         before, tables = [*before, *first], [*tables, text]
     for name, kind in made.kinds.items():
@@ -249,7 +266,7 @@ def rows_of(table: Table, rng: Random) -> Iterator[tuple]:
     """The facts, some of them twice, and rows with NULL or what is no id, which are no facts."""
     texts = [place for place, kind in enumerate(table.kinds.values()) if kind.name in (*LOOSE, "text", "char")]
     for row in table.rows:
-        cells = tuple(kind.cell(row[index]) for index, kind in table.kinds.items())
+        cells = tuple(kind.cell(row[index]) for index, kind in table.kinds.items()) or (7,)
         yield cells
         if rng.random() < 0.3:
             yield cells

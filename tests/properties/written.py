@@ -174,6 +174,23 @@ alone(u: User, d: Folder) if known(u) and not (inside(d, e) and e != Folder{"1"}
 has_permission(u: User, "p0", f: Folder) if open(f) and apart(u, d) and not locked(d);
 has_permission(u: User, "p1", f: Folder) if open(f) and alone(u, d) and not locked(d);
 """,
+    "two that nothing mentions": """
+any(_: Folder);
+same(d: Folder, d: Folder);
+inside(d: Folder, d: Folder);
+inside(d: Folder, f: Folder) if has_relation(d, "parent", e) and inside(e, f);
+has_permission(u: User, "p0", f: Folder) if open(f) and any(d) and any(e) and not inside(d, e) and not same(e, f);
+has_permission(u: User, "p1", f: Folder) if open(f) and known(u) and not two(u, f);
+two(u: User, _: Folder) if any(d) and any(e) and not (same(d, e) or bad(u, d));
+""",
+    "a way back to what nothing mentions": """
+any(_: Folder);
+reaches(d: Folder, d: Folder);
+reaches(d: Folder, f: Folder) if near(d, e) and reaches(e, g) and open(g) and near(f, g);
+round(d: Folder, _: Folder) if reaches(d, e) and reaches(e, d);
+has_permission(u: User, "p0", f: Folder) if known(u) and open(f) and any(d) and any(e) and not round(d, e);
+has_permission(u: User, "p1", f: Folder) if known(u) and any(d) and not round(d, f) and not locked(d);
+""",
 }
 
 
