@@ -108,6 +108,10 @@ TRIO = (
     " and not known(z); ok(u: User) if known(u) and trio(x, y, z);"
 )
 TWO = "any(_: User); same(x: User, x); ok(u: User) if known(u) and any(x) and any(y) and not same(x, y);"
+SOME_OTHER = (
+    "any(_: User); same(x: User, x); other(x: User, y: User) if any(x) and any(y) and not same(x, y);"
+    " p(x: User) if same(x, z) and other(z, y); ok(u: User) if known(u) and any(x) and not p(x);"
+)
 THREE = (
     "any(_: User); same(x: User, x); ok(u: User) if known(u) and any(x) and any(y) and any(z) and not same(x, y)"
     " and not same(y, z) and not same(x, z);"
@@ -138,6 +142,7 @@ TRUTH = "open(b: Boolean) if not taken(b); ok(u: User) if known(u) and open(b);"
         (TRIO, [], True),
         (TWO, [], True),
         (THREE, [], True),
+        (SOME_OTHER, [], False),
         (ROW.format(20), [], True),
         (ROW.format(15), [], False),
         (SEVEN.format(""), [], True),

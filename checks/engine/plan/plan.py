@@ -569,7 +569,7 @@ class Plan:
 class RelevantIds:
     positions: tuple[ArgumentPosition, ...]
     ids: tuple[str, ...]  # mentioned in rules
-    is_monotone: bool  # the variable is not negated again or compared: facts with it only make the negations false
+    is_monotone: bool  # it is not negated again, compared, or passed on: facts with it only make the negations false
     is_complete: bool  # no rule compares the variable with another one, whose values would matter too
 
 
@@ -578,6 +578,8 @@ def candidates_of(rules: RuleSet, literals: Iterable[Literal], variable: Var) ->
     ids: set[str] = set()
     is_monotone = is_complete = True
     seen: set[tuple[Pattern, int]] = set()
+    called: set[tuple[Pattern, int]] = set()  # by clauses
+    twins: set[tuple[Pattern, int]] = set()  # pass the value on, if called
     queue = [
         (pattern_of(literal.call), index)
         for literal in literals
@@ -596,9 +598,15 @@ def candidates_of(rules: RuleSet, literals: Iterable[Literal], variable: Var) ->
             if isinstance(param, Const):
                 ids.add(param.id)
             elif isinstance(param, Var):
-                is_monotone &= _mentions(clause, param, positions, ids, queue)
-                is_twin = clause.params.count(param) > 1 and not pattern.is_path
-                is_complete &= not is_twin and not _is_compared(clause, param)
+                found: list[tuple[Pattern, int]] = []
+                is_monotone &= _mentions(clause, param, positions, ids, found)
+                called.update(found)
+                queue += found
+                if clause.params.count(param) > 1 and not pattern.is_path:
+                    twins.add((pattern, index))
+                is_complete &= not _is_compared(clause, param)
+    is_monotone &= twins.isdisjoint(called)
+    is_complete &= not twins
     return RelevantIds(tuple(positions), tuple(sorted(ids)), is_monotone, is_complete)
 
 
