@@ -18,10 +18,12 @@ from checks.engine.compile import UNGUARDED, PlannedRoot
 from checks.engine.plan.draft import variant_of
 from checks.engine.plan.plan import (
     Answers,
+    ArgumentPosition,
     Branch,
     Candidates,
     Condition,
     DerivedTable,
+    Domain,
     Exit,
     FactScan,
     Goals,
@@ -33,7 +35,7 @@ from checks.engine.plan.plan import (
     Tagged,
     Variant,
 )
-from checks.engine.rules.clauses import Cmp, Col, Const, Member, Operand, Other, Slot, Term, Var
+from checks.engine.rules.clauses import Cmp, Col, Const, Given, Member, Operand, Other, Slot, Term, Var
 from policy.rules.program import Signature
 
 Facts = Mapping[Signature, Iterable[tuple[str, ...]]]
@@ -173,8 +175,15 @@ def rows_in(source: PlanSource, env: Env, tables: Tables, known: Known) -> Itera
         case Ids(_, slot):
             yield from ({"v": text} for text in json.loads(str(known.slots[slot])))
         case Candidates(_, positions, ids):
-            facts = [(position.index, row) for position in positions for row in every(position.signature, known)]
-            yield from ({"v": text} for text in {"", *ids, *(row[index] for index, row in facts)})
+            yield from ({"v": text} for text in {"", *ids, *at(positions, known)})
+        case Domain(_, _, positions, ids, given, near):
+            found = {*ids, *at(positions, known)}
+            for each in given:
+                found |= (
+                    {*json.loads(str(known.slots[each.slot]))} if isinstance(each, Given) else {value(each, {}, known)}
+                )
+            numbers = (int(text) + way for text in found for way in range(-near, near + 1)) if near else ()
+            yield from ({"v": text} for text in found.union(map(str, numbers)))
         case Goals():
             yield from ({"tag": tag, **named("c", keys)} for tag, keys in tables.goals)
         case Answers():
@@ -184,8 +193,11 @@ def rows_in(source: PlanSource, env: Env, tables: Tables, known: Known) -> Itera
                 yield {plan.column(index): text for index, text in enumerate(row)}
 
 
-def every(signature: Signature, known: Known) -> list[tuple[str, ...]]:
-    return [*known.facts("stored", signature), *known.facts("inline", signature)]
+def at(positions: Iterable[ArgumentPosition], known: Known) -> Iterator[str]:
+    """The ids that facts have there."""
+    for signature, index in ((each.signature, each.index) for each in positions):
+        for row in (*known.facts("stored", signature), *known.facts("inline", signature)):
+            yield row[index]
 
 
 def named(letter: str, row: Row) -> dict[str, object]:
