@@ -30,9 +30,9 @@ TWO_MEANINGS = {
     "Rule", "SQLite", "Signature", "Term", "Test", "Var",
 }  # fmt: skip
 LIMITS = {
-    "lines": 74_276,
-    "files": 295,
-    "lines with imports": 4_589,
+    "lines": 74_282,
+    "files": 296,
+    "lines with imports": 4_604,
     "files with `FROM authz_fact`": 2,
     "files that start threads": 1,
     "loops while the policy changes": 1,

@@ -62,11 +62,9 @@ class Command(ServiceCommand):
             "--workers", type=few, default=os.cpu_count() or 1, help="Processes (default: one per CPU)."
         )
         parser.add_argument(
-            "--threads",
-            type=few,
-            default=4,
+            "--threads", type=few, default=4,
             help="Threads per process (default: %(default)s). All but one answer requests, with a connection each.",
-        )
+        )  # fmt: skip
         metrics_port = parser.add_argument(
             "--metrics-port", type=port_number, help="Serve Prometheus metrics at /metrics on this port (default: off)."
         )
@@ -79,11 +77,9 @@ class Command(ServiceCommand):
             "--metrics-host", default="127.0.0.1", help="Address for --metrics-port (default: %(default)s)."
         )
         parser.add_argument(
-            "--scim",
-            type=Path,
-            metavar="FILE",
+            "--scim", type=Path, metavar="FILE",
             help="Enable provisioning by SCIM at /scim/v2, with the mapping to facts in this file (default: off).",
-        )
+        )  # fmt: skip
         parser.add_argument(
             "--no-first-key",
             action="store_true",
@@ -93,12 +89,9 @@ class Command(ServiceCommand):
             "--dev", action="store_true", help="Enable the well-known development key and POST /test_environment."
         )
         parser.add_argument(
-            "--drain",
-            type=duration,
-            metavar="TIME",
-            default=timedelta(),
+            "--drain", type=duration, metavar="TIME", default=timedelta(),
             help="After SIGTERM, still accept requests this long while /readyz reports 503, e.g. 10s (default: 0).",
-        )
+        )  # fmt: skip
         parser.add_argument(
             "--event-loop",
             action="store_true",
@@ -111,11 +104,9 @@ class Command(ServiceCommand):
             "--key", help="API key for --follow, or @FILE to read it from a file (default: the variable FOLLOW_KEY)."
         )
         stale_after = parser.add_argument(
-            "--stale-after",
-            type=duration,
-            metavar="TIME",
+            "--stale-after", type=duration, metavar="TIME",
             help="With --follow: refuse requests while the copy is older than this, e.g. 30s (default: never).",
-        )
+        )  # fmt: skip
         self.only_with(metrics_host, metrics_port)
         self.only_with(key, follow)
         self.only_with(stale_after, follow)
@@ -156,32 +147,28 @@ class Command(ServiceCommand):
             refuse_taken_port(metrics_host, metrics_port)
         if health_port is not None:
             refuse_taken_port(host, health_port)
+            settings.HEALTH_LISTENER = host, health_port
         refuse_too_few_files(threads)
         if scim is not None:
             settings.SCIM_MAPPING = scim_mapping(scim)
         with alone() as created:
             call_command("migrate", verbosity=0)
-            beside = [partial(settings.FOLLOW.follow, copy_of(follow).pk)] if follow else []
+            beside: list[Target] = [partial(settings.FOLLOW.follow, copy_of(follow).pk)] if follow else []
             said_of_keys = "" if follow else self.prepare_keys(dev, not no_first_key)
-        if not dev:
-            refuse_weak_secret(secret_that_is_set())  # generated, or read from beside the database
-        # Workers are forked, so they have these settings.
-        if dev:
+        if dev:  # workers are forked, so they have these settings
             settings.SECRET_KEY = secret_that_is_set() or secrets.token_urlsafe(48)  # lasts as long as this server
             settings.DEV_SERVER = True
+        else:
+            refuse_weak_secret(secret_that_is_set())  # generated, or read from beside the database
         metrics = origin_of(metrics_host, metrics_port) if metrics_port else ""
-        if health_port is not None:
-            settings.HEALTH_LISTENER = host, health_port
         health = origin_of(host, health_port) if health_port else ""
         self.introduce(origin_of(host, port), workers, threads, dev, metrics, health, created)
         if said_of_keys:
             self.say(said_of_keys)
         with metrics_served(metrics_host, metrics_port) if metrics_port else nullcontext() as serves_metrics:
+            beside += filter(None, [serves_metrics])
             try:
-                run_server(
-                    host, port, workers, threads, drain.total_seconds(), event_loop,
-                    [*beside, *filter(None, [serves_metrics])],
-                )  # fmt: skip
+                run_server(host, port, workers, threads, drain.total_seconds(), event_loop, beside)
             except CannotStart:
                 raise CommandError("No worker could start. The log above tells why.") from None
 

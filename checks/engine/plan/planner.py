@@ -19,6 +19,7 @@ from checks.engine.plan.draft import (
     nowhere,
     variant_of,
 )
+from checks.engine.plan.open_values import candidates_of, domains_of
 from checks.engine.plan.plan import (
     FAR,
     Active,
@@ -39,8 +40,6 @@ from checks.engine.plan.plan import (
     State,
     Tagged,
     Variant,
-    candidates_of,
-    domains_of,
 )
 from checks.engine.plan.unfold import Grounding, Numbers, PlanRequest, Subqueries, Unfolder, many_steps
 from checks.engine.rules.clauses import (

@@ -25,6 +25,7 @@ from checks.engine.plan.draft import (
     variant_of,
     without_prefix,
 )
+from checks.engine.plan.open_values import Domains, RelevantIds, candidates_of
 from checks.engine.plan.plan import (
     Active,
     Branch,
@@ -33,7 +34,6 @@ from checks.engine.plan.plan import (
     Continuation,
     DerivedTable,
     Domain,
-    Domains,
     End,
     Exit,
     FactScan,
@@ -43,12 +43,10 @@ from checks.engine.plan.plan import (
     NonlinearRecursion,
     Plan,
     PlanSource,
-    RelevantIds,
     Same,
     State,
     Variant,
     before,
-    candidates_of,
     state_of,
 )
 from checks.engine.rules.clauses import (
